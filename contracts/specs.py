@@ -127,6 +127,10 @@ class InstanceSpec(msgspec.Struct, frozen=True, kw_only=True):
     """What the tenant wants its own clients to feel now; those that are over are left out or soon will be."""
     deletion: Deletion | None = None
     """Set in the states `deleted` and `purged`."""
+    is_held: bool = False
+    """It is about to be served from another cluster: for a moment nobody is, and who comes waits unread."""
+    epochs_anew: bool = False
+    """It came to a cluster where leader epochs began at 0 again: those that clients know mean nothing."""
     version: int = MESSAGE_VERSION
 
     @property

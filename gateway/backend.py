@@ -148,6 +148,11 @@ class Backend:
         names = (one.host for one in self.spec.brokers if self._reached(one) == address)
         return Door(upstream, address, next(names, address[0]))
 
+    def node(self, node_id: int | None) -> int | None:
+        """Which broker a listener is for; None: for all. One whose broker is not of this cluster is left from
+        another one, where the instance was: clients that know no other address get in there."""
+        return node_id if any(one.node_id == node_id for one in self.spec.brokers) else None
+
     def next_node(self) -> int | None:
         """Whose turn it is at a bootstrap listener; None: no broker is known."""
         brokers = self.spec.brokers

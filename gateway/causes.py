@@ -39,6 +39,8 @@ class DisconnectCause(StrEnum):
     """The instance was deleted."""
     INSTANCE_ABSENT = "instance_absent"
     """The feed tells of the instance no more."""
+    INSTANCE_MOVED = "instance_moved"
+    """The instance goes to another cluster: clients come again, and wait until it is there."""
     LISTENER_REMOVED = "listener_removed"
     """The vip:vport does not belong to the instance any more."""
     GATEWAY_STOPPED = "gateway_stopped"
@@ -131,6 +133,7 @@ REFUSED_AT_ACCEPT = frozenset(
         DisconnectCause.CONNECTION_RATE_MAX,
         DisconnectCause.INSTANCE_SUSPENDED,
         DisconnectCause.INSTANCE_NOT_SERVED,
+        DisconnectCause.INSTANCE_MOVED,
         DisconnectCause.PROXY_HEADER_BAD,
         DisconnectCause.PROXY_HEADER_TIMEOUT,
         DisconnectCause.PROXY_LOCAL,
@@ -145,6 +148,7 @@ RESET_AT_ONCE = frozenset(
         DisconnectCause.INSTANCE_SUSPENDED,
         DisconnectCause.INSTANCE_DELETED,
         DisconnectCause.INSTANCE_ABSENT,
+        DisconnectCause.INSTANCE_MOVED,
         DisconnectCause.FAULT_INJECTED,
     }
 )

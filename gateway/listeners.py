@@ -68,9 +68,11 @@ class ListenerSet:
             self.stop(spec.instance_id, DisconnectCause.INSTANCE_DELETED)
             return
         served = self._worker.served.get(spec.instance_id)
+        moves = spec.is_held
         if served is None:
             served = self._worker.join(spec)
         else:
+            moves |= served.spec.cluster_id != spec.cluster_id
             served.apply(spec)
         for fault in served.whitelist.faults:
             _log.error("a whitelist entry admits nobody", instance=spec.instance_id, fault=fault)
@@ -79,6 +81,8 @@ class ListenerSet:
         served.take_faults(clock.monotonic_ms(), clock.epoch_ms())
         if spec.state is InstanceState.SUSPENDED:
             served.cut(DisconnectCause.INSTANCE_SUSPENDED)
+        elif moves:
+            served.cut(DisconnectCause.INSTANCE_MOVED)
         else:
             served.cut_unwelcome()
 

@@ -30,6 +30,8 @@ WAITING_BYTES_SOFT: Final = 8 * 1024 * 1024
 """Requests of one instance on a worker that were read and wait, for a turn, a broker or answers: beyond it
 its connections are read in pieces of 64 KiB."""
 _REFUSED_REMEMBERED: Final = 50
+_HELD_PAUSE_MS: Final = 20
+"""How often is looked whether an instance that is held is served again."""
 
 
 class Served(Protocol):
@@ -183,11 +185,13 @@ class ServedInstance:
             return DisconnectCause.INSTANCE_SUSPENDED
         if self.spec.state.is_gone:
             return DisconnectCause.INSTANCE_NOT_SERVED
+        if self.spec.is_held:
+            return DisconnectCause.INSTANCE_MOVED  # where the kernel does not keep it
         return None if self.whitelist.admits(address) else DisconnectCause.NOT_WHITELISTED
 
     def accept_pause_ms(self, listener: Listener, now_ms: int) -> int:
         """How long nobody is to be accepted there."""
-        pause_ms = self.strangers.pause_ms(now_ms)
+        pause_ms = max(self.strangers.pause_ms(now_ms), _HELD_PAUSE_MS if self.spec.is_held else 0)
         if not listener.security_protocol.is_encrypted:
             return pause_ms
         return max(pause_ms, self.handshakes.pause_ms(now_ms))

@@ -142,7 +142,7 @@ class Worker:
     def way(self, cluster_id: str, node_id: int | None) -> Way:
         """Where the upstream connection of a listener goes."""
         backend = self.backend(cluster_id)
-        address = backend.address(node_id)
+        address = backend.address(backend.node(node_id))
         return address, None if address is None else backend.door(address)
 
     def login_frames(self, instance_id: str, peer: str) -> list[Buffer]:
@@ -237,7 +237,8 @@ class Worker:
     def _connection(
         self, served: ServedInstance, listener: Listener, sock: StreamSocket, address: str, port: int
     ) -> Connection:
-        host, node_id = self._hosts[served.instance_id], listener.node_id
+        host = self._hosts[served.instance_id]
+        node_id = self.backend(served.spec.cluster_id).node(listener.node_id)
         relay = self._relay(served, node_id)
         traces = (
             None
@@ -286,7 +287,7 @@ class Worker:
         return Outside(
             served,
             backend,
-            node_id,
+            backend.node(node_id),
             ask_upstream if backend.knows_instances else None,
             relay,
             lambda: self.now_ms,
@@ -305,7 +306,8 @@ class Worker:
         for name in connection.counted:
             self._table.closed(name)
         if cause in (DisconnectCause.UPSTREAM_CLOSED, DisconnectCause.UPSTREAM_UNREACHABLE):
-            self.backend(served.spec.cluster_id).doubt_versions(connection.listener.node_id)
+            backend = self.backend(served.spec.cluster_id)
+            backend.doubt_versions(backend.node(connection.listener.node_id))
         traces = self._traced.pop(connection, None)
         if traces is not None:
             traces.cut(cause)

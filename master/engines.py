@@ -126,6 +126,9 @@ class ApacheEngine:
         self._sizes = {key: size for key, size in {**self._sizes, **sizes}.items() if key in keys}
         led = led_of_instances(partitions, self._sizes)
         self._with_topics = frozenset(led)
+        specs = self._specs.instances
+        copies = {each for each in led if each in specs and specs[each].cluster_id != self.cluster_id}
+        led = {each: by_node for each, by_node in led.items() if each not in copies}  # theirs are elsewhere
         now_ms = self._now_ms()
         self._service.stand_ins.survey(self.cluster_id, nodes, led, now_ms)
         self._surveyed_ms = now_ms

@@ -26,6 +26,7 @@ from tenants.feed import Feed
 from tenants.found import Found, FoundLedger
 from tenants.hashing import HashingLine
 from tenants.hearsay import Hearsay
+from tenants.mover import Mover
 from tenants.pipeline_tables import DeltaTables
 from tenants.purge import Purge
 from tenants.purge_rule import LATELY_MS
@@ -57,6 +58,7 @@ from tenants.usecases.injected_faults import InjectedFaults
 from tenants.usecases.instances import Instances
 from tenants.usecases.members import Members
 from tenants.usecases.messages import Messages
+from tenants.usecases.moves import Moves
 from tenants.usecases.operations import Operations
 from tenants.usecases.pipeline_runs import PipelineRuns
 from tenants.usecases.pipeline_schedules import PipelineSchedules
@@ -133,6 +135,8 @@ class Console:
         self.office: Office = self.shared or SoleOffice()
         self.operations = Operations(self.store, lambda: list(self.feed.followers().values()), self.office)
         self.purge = self._purge()
+        self.moves = self._moves()
+        self.mover = Mover(self.moves, self.cluster, self.office)
         self.alarms = Alarms(self.store)
         self.alarm_lags = Lags(self.cluster, self.lags)
         self.alarm_runner = self.alarm_runner_of(self.office)
@@ -164,6 +168,17 @@ class Console:
             office=self.office,
             ordered=self.feed.notify,
             started_at_ms=epoch_ms(),
+        )
+
+    def _moves(self) -> Moves:
+        return Moves(
+            self.store,
+            self.placement,
+            self.ceilings,
+            self.feed.notify,
+            self.office,
+            followed=self.feed.followers,
+            unreachable=lambda: self.apaches.unreachable(),
         )
 
     def illness(self, cluster_id: str) -> Illness | None:
@@ -238,6 +253,7 @@ class Console:
     def start(self, tasks: Supervised) -> None:
         """Start what calls the brokers, on the loop of the console's routes."""
         tasks.spawn("purge", self.purge.run)
+        tasks.spawn("moves", self.mover.run)
         tasks.spawn("apache", self.apaches.run)
         tasks.spawn("operations", self.operations.run)
         tasks.spawn("alarms", self.alarm_runner.run)

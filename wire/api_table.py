@@ -65,6 +65,8 @@ class ApiKey(IntEnum):
     """Ours, not Kafka's: see `contracts.charging`."""
     TRACE = 20_001
     """Ours, not Kafka's: see `contracts.tracing`."""
+    ADOPT = 20_002
+    """Ours, not Kafka's: see `contracts.adoption`."""
 
 
 class VersionRange(NamedTuple):

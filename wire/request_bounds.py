@@ -90,13 +90,14 @@ _BOUNDS: Final[dict[int, RequestBound]] = {
     ApiKey.CHARGE: RequestBound(1, 1024, why="numbers that a gateway tells"),
     ApiKey.TRACE: RequestBound(1, 64, why="two numbers that a gateway tells"),
     **{
-        key: RequestBound(50_000, None, why="between brokers")
+        key: RequestBound(50_000, None, why="between processes of ours")
         for key in (
             ApiKey.LEADER_AND_ISR,
             ApiKey.STOP_REPLICA,
             ApiKey.UPDATE_METADATA,
             ApiKey.CONTROLLED_SHUTDOWN,
             ApiKey.WRITE_TXN_MARKERS,
+            ApiKey.ADOPT,
         )
     },
 }

@@ -120,9 +120,13 @@ class Reporting:
             elif spec is None:
                 self._hold(instance_id)
             elif spec.cluster_id == deps.config.cluster_id or spec.state.is_gone:
+                deps.leaders.lives_here(instance_id, True)
                 rates_changed |= self._follow(spec)
                 if deps.limits.take(spec):
                     bounded_anew.add(instance_id)
+            else:
+                deps.leaders.lives_here(instance_id, False)
+                deps.hold(instance_id)
         if bounded_anew:
             deps.reconfigure_instances(bounded_anew)
         if rates_changed:

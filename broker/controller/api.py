@@ -41,6 +41,8 @@ class NewTopic(NamedTuple):
     replication_factor: int = -1
     assignment: Mapping[int, tuple[int, ...]] | None = None
     configs: Mapping[str, str] = {}
+    leader_epoch: int = 0
+    """Of its first leaders: more than 0 where it had others, on another cluster."""
 
 
 class CreatedTopic(NamedTuple):

@@ -37,7 +37,8 @@ from broker.metadata.znodes import (
 from contracts.tree import Conflict, Create, Op, SetData, TreeConflict
 
 _PARTITIONS_WITH_TOPIC_MAX: Final = 90
-"""Created in one transaction with the topic; the others follow."""
+"""Created in one transaction with the topic; the others follow. Not so where leaders begin in a later epoch:
+whoever elects afterwards knows of none."""
 
 
 def on_create_topics(context: ControllerContext, call: CreateTopics) -> Steps[Answer]:
@@ -72,7 +73,7 @@ def create_topics(
     configs_exist: set[str] = set()
     pending = list(topics)
     while pending:
-        states = {asked.name: _first_states(context, asked.name, replicas) for asked, replicas in pending}
+        states = {asked.name: _first_states(context, asked, replicas) for asked, replicas in pending}
         groups = [
             Group(asked.name, _creation(asked, replicas, states[asked.name], asked.name in configs_exist))
             for asked, replicas in pending
@@ -96,18 +97,23 @@ def create_topics(
     return verdicts
 
 
-def _first_states(context: ControllerContext, topic: str, replicas: Replicas) -> dict[int, PartitionState]:
+def _first_states(
+    context: ControllerContext, asked: NewTopic, replicas: Replicas
+) -> dict[int, PartitionState]:
     """States written together with the topic."""
     states = {}
-    for index, brokers in enumerate(replicas[:_PARTITIONS_WITH_TOPIC_MAX]):
-        name = (topic, index)
+    at_once = len(replicas) if asked.leader_epoch else _PARTITIONS_WITH_TOPIC_MAX
+    for index, brokers in enumerate(replicas[:at_once]):
+        name = (asked.name, index)
         choice = first_leader(
             brokers,
             lambda broker, name=name: context.is_eligible(broker, name),  # type: ignore[misc]
             lambda broker, name=name: context.is_alive(broker, name),  # type: ignore[misc]
         )
         if choice is not None:
-            states[index] = PartitionState(choice.leader, 0, choice.isr, context.controller_epoch)
+            states[index] = PartitionState(
+                choice.leader, asked.leader_epoch, choice.isr, context.controller_epoch
+            )
     return states
 
 

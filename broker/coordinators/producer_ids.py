@@ -67,11 +67,31 @@ class ProducerIds:
             else:
                 tell(None)
 
-    async def _take(self) -> range:
+    async def skip(self, up_to: int) -> bool:
+        """Give out no id up to this one any more, here and in blocks that any broker takes from now on;
+        False where the tree cannot be written."""
+        try:
+            if any(block[0] <= up_to for block in self._blocks) or await self._newest() <= up_to:
+                taken = await self._take(beyond=up_to)
+            else:
+                return True
+        except (TreeUnavailable, ZnodeDamaged) as error:
+            _log.warning("producer ids of another cluster cannot be skipped", error=str(error))
+            return False
+        self._blocks = [block for block in self._blocks if block[0] > up_to] + [taken]
+        return True
+
+    async def _newest(self) -> int:
+        """The last id of the newest block; -1 while there is none. Raises: TreeUnavailable; ZnodeDamaged."""
+        node = await self._tree.get(PRODUCER_ID_BLOCK)
+        return -1 if node is None else decode_producer_id_block(node.data)
+
+    async def _take(self, beyond: int = -1) -> range:
         """Raises: TreeUnavailable; ZnodeDamaged."""
         while True:
             node = await self._tree.get(PRODUCER_ID_BLOCK)
             start = 0 if node is None else decode_producer_id_block(node.data) + 1
+            start = max(start, beyond + 1)
             block = range(start, start + BLOCK_SIZE)
             data = encode_producer_id_block(self._broker_id, block[0], block[-1])
             try:

@@ -440,4 +440,8 @@ class Server:
 
 def _may_know(api: Api, connection: Connection) -> bool:
     login = connection.login
-    return api.exists_for(is_peer=login.peer_broker is not None, is_payer=login.payer is not None)
+    return api.exists_for(
+        is_peer=login.peer_broker is not None,
+        is_payer=login.payer is not None,
+        is_client=login.speaks_for_client,
+    )

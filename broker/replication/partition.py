@@ -229,6 +229,23 @@ class Partition:
                 self._host.appended(self)
         return result
 
+    def adopt(self, records: WritableBuffer, start_at: int | None, *, now_ms: int) -> None:
+        """Append as leader what another cluster's log has, as a follower would: offsets, leader epochs and
+        producers stay. A log that ends before `start_at` begins there anew. Without records nothing is
+        appended. Raises: NotLeader, AppendRefused, StorageFailed.
+        """
+        if not self.is_leader:
+            raise NotLeader(self.topic, self.index)
+        log = self.log
+        if start_at is not None and start_at > log.log_end_offset:
+            log.truncation.truncate_fully_and_start_at(start_at)
+            self._epoch_start_offset = start_at
+        if records:
+            # Our own epoch began where the log ends; that of the records is older, and comes before it.
+            log.truncation.truncate_to(log.log_end_offset)
+            self.append(records, now_ms=now_ms, origin=AppendOrigin.REPLICATION)
+        log.begin_epoch(self.leader_epoch)
+
     def when_committed(self, offset: int, tell: Committed) -> None:
         """Call `tell` once: as soon as everything below `offset` is committed (at once, if it is), or
         when we lead no longer. Giving up in time is the caller's."""

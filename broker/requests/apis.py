@@ -34,14 +34,18 @@ class Api(NamedTuple):
     """Served to the brokers of this cluster; to everyone else the row does not exist."""
     payers_only: bool = False
     """The same for gateways that have named an instance."""
+    operators_only: bool = False
+    """The same for who speaks for no client."""
     charged: Charged | None = None
     """The bucket that an instance's frames are charged to."""
     is_ours: bool = False
     """The body is a message of `contracts` behind a request header v1; kio does not know the key."""
 
-    def exists_for(self, *, is_peer: bool, is_payer: bool) -> bool:
-        """Whether a connection may know of the row: it is a broker's, or an instance pays for it."""
-        return (is_peer or not self.peers_only) and (is_payer or not self.payers_only)
+    def exists_for(self, *, is_peer: bool, is_payer: bool, is_client: bool) -> bool:
+        """Whether a connection may know of the row: it is a broker's, or an instance pays for it, or a client
+        asks through it."""
+        is_known = (is_peer or not self.peers_only) and (is_payer or not self.payers_only)
+        return is_known and not (is_client and self.operators_only)
 
     @property
     def frame_bytes_max(self) -> int | None:
@@ -144,6 +148,7 @@ _ROWS: Final = (
     Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, version_range(0, 0), "describe_topic_partitions"),
     Api(ApiKey.CHARGE, version_range(0, 0), "charge", payers_only=True, is_ours=True),
     Api(ApiKey.TRACE, version_range(0, 0), "trace", payers_only=True, is_ours=True),
+    Api(ApiKey.ADOPT, version_range(0, 0), "adopt", operators_only=True, is_ours=True),
 )
 
 APIS: Final[dict[int, Api]] = {int(row.key): row for row in _ROWS}

@@ -215,6 +215,21 @@ class TransactionCoordinator:
             self._write(turn, request.transactional_id, entry, outcome, then)
         return turn.effects
 
+    def adopt(self, transactional_id: str, value: Transaction | None, token: Token, now: Moment) -> Effects:
+        """An id goes on as another cluster's coordinator knew it, None: is forgotten; answered with an
+        ErrorCode. Nobody is served here meanwhile, so what was adopted before may be anything."""
+        turn = Turn(now)
+        entry = self._registry.get(transactional_id)
+        if entry is not None and entry.is_busy:
+            turn.reply(token, ErrorCode.concurrent_transactions)
+        elif entry is None and (value is None or not self._registry.may_create(transactional_id)):
+            turn.reply(token, ErrorCode.none if value is None else ErrorCode.policy_violation)
+        else:
+            entry = entry or self._registry.create(transactional_id)
+            entry.is_pending = True
+            turn.append(Append(TransactionRecord(transactional_id, value), AfterAdd(token)))
+        return turn.effects
+
     # -- the end of a transaction
 
     def _fence(
@@ -383,11 +398,13 @@ class TransactionCoordinator:
         transactional_id, value = append.record
         self._registry.replay(append.record)
         entry = self._registry.get(transactional_id)
+        then = append.then
         if value is None or entry is None:
             self._timers.cancel(transactional_id)
+            if isinstance(then, AfterAdd):
+                turn.reply(then.token, ErrorCode.none)
             return turn.effects
         entry.is_pending = False
-        then = append.then
         if isinstance(then, AfterInit):
             producer = Producer(value.producer_id, value.producer_epoch)
             turn.reply(then.token, InitResult(ErrorCode.none, producer))

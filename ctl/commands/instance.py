@@ -8,6 +8,7 @@ from contracts.units import format_bytes
 from contracts.users import SecurityProtocol
 from ctl.command import Commands, Made
 from ctl.commands.deletions import absent_instances, add_commands, deleted_instances
+from ctl.commands.moves import InstanceOptional, moved
 from ctl.confirm import Yes, confirm
 from ctl.console_client import instance_path
 from ctl.console_options import OperatorConsole, TenantConsole
@@ -95,7 +96,7 @@ def create(
     """Create an instance and wait until it serves."""
     if not whitelist and not allow_all:
         raise usage("say who may connect: --whitelist CIDR (repeatable) or --allow-all")
-    body: dict[str, Any] = {
+    body: dict[str, object] = {
         "name": name,
         "produce_rate_bytes_per_s": produce_rate,
         "consume_rate_bytes_per_s": consume_rate,
@@ -263,6 +264,23 @@ def _answer(item: Any) -> Answer:
             ("clients before Kafka 0.11", "served" if item["legacy_clients"] else "refused"),
         ],
     )
+
+
+@app.command()
+def move(
+    console: OperatorConsole,
+    instance: Annotated[str | None, InstanceOptional] = None,
+    to: Annotated[str | None, typer.Option("--to", metavar="CLUSTER", help="Begin to move it there.")] = None,
+    status: Annotated[bool, typer.Option("--status", help="How far it is. Without ID: of all.")] = False,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Stay, as long as it was not switched.")] = False,
+    purge_old: Annotated[
+        bool, typer.Option("--purge-old", help="Remove the copy that is left where it was.")
+    ] = False,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Until it is switched.")] = True,
+    yes: Yes = False,
+) -> Answer:
+    """Move an instance to another cluster behind its vports; for operators."""
+    return moved(console, instance, to, status=status, cancel=cancel, purge_old=purge_old, wait=wait, yes=yes)
 
 
 add_commands(app, _answer)

@@ -235,6 +235,16 @@ class Cluster:
         payer = f"{instance_id}/console:0"
         return await self._open(self.addresses[node_id], authorization_id=payer, timeout_s=timeout_s)
 
+    async def connect(self, node_id: int, *, timeout_s: float) -> KafkaConnection:
+        """A new connection to a broker, for ourselves: nobody pays. Raises: Unavailable."""
+        address = self.addresses.get(node_id)
+        if address is None:
+            raise Unavailable(f"broker {node_id} is not registered. Try again in a few seconds")
+        try:
+            return await self._open(address, timeout_s=timeout_s)
+        except KafkaUnavailable as error:
+            raise Unavailable(f"broker {node_id} of the cluster cannot be used: {error}") from error
+
     async def metadata(self, names: Iterable[str] | None) -> MetadataResponse:
         """Metadata of topics by physical names, None: of all. Raises: Unavailable."""
         topics = None if names is None else tuple(MetadataRequestTopic(name=TopicName(one)) for one in names)

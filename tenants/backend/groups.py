@@ -191,13 +191,14 @@ async def committed_offsets(
     cluster: Cluster, instance_id: str, group_id: GroupId, coordinator: int
 ) -> dict[TopicPartition, int]:
     """What a group has committed. Raises: Unavailable."""
-    found = await _committed_offsets(cluster, instance_id, group_id, coordinator)
+    found = await committed_with_metadata(cluster, instance_id, group_id, coordinator)
     return {key: offset for key, (offset, _) in found.items()}
 
 
-async def _committed_offsets(
+async def committed_with_metadata(
     cluster: Cluster, instance_id: str, group_id: GroupId, coordinator: int
 ) -> dict[TopicPartition, tuple[int, str | None]]:
+    """What a group has committed, each with its metadata. Raises: Unavailable."""
     answer = await _when_loaded(cluster, OffsetFetchRequest(group_id=group_id, topics=None), coordinator)
     offsets: dict[TopicPartition, tuple[int, str | None]] = {}
     for topic in answer.topics:
@@ -211,7 +212,7 @@ async def _committed_offsets(
 async def _committed(
     cluster: Cluster, instance_id: str, group_id: GroupId, coordinator: int
 ) -> list[OffsetFacts]:
-    offsets = await _committed_offsets(cluster, instance_id, group_id, coordinator)
+    offsets = await committed_with_metadata(cluster, instance_id, group_id, coordinator)
     ends = await log_ends(cluster, instance_id, list(offsets))
     return [
         OffsetFacts(key, committed, metadata, ends.get(key))

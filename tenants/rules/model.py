@@ -63,6 +63,10 @@ class Instance:
     listeners_withheld: bool = False
     """A port is in use by somebody else: gateways are not told of the listeners, since SO_REUSEPORT
     would let them bind in silence and share the port."""
+    is_held: bool = False
+    """It is about to be served from another cluster; for a moment nobody is."""
+    epochs_anew: bool = False
+    """It came to a cluster where leader epochs began at 0 again: those that clients know mean nothing."""
     injected_faults: tuple[InjectedFault, ...] = ()
     """Faults that act, or have just ended by themselves."""
     deletion: Deletion | None = None
@@ -116,6 +120,8 @@ def spec_of(instance: Instance) -> InstanceSpec:
         cluster_id=instance.cluster_id,
         listeners=instance.listeners if instance.is_visible and not instance.listeners_withheld else (),
         injected_faults=instance.injected_faults,
+        is_held=instance.is_held,
+        epochs_anew=instance.epochs_anew,
         deletion=instance.deletion,
         **{name: getattr(instance, name) for name in (*SIZES, *TERMS)},
     )

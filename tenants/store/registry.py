@@ -193,6 +193,14 @@ def free_endpoints(
         connection.execute(delete(table).where(its))
 
 
+def free_other_nodes(connection: Connection, instance_id: str, node_ids: Iterable[int], now_ms: int) -> bool:
+    """Let the endpoints of brokers rest that are none of these; whether there were any."""
+    table = schema.ports
+    its = (table.c.instance_id == instance_id) & table.c.freed_at_ms.is_(None)
+    others = its & table.c.node_id.is_not(None) & table.c.node_id.not_in(list(node_ids))
+    return connection.execute(update(table).where(others).values(freed_at_ms=now_ms)).rowcount > 0
+
+
 def move_host(connection: Connection, bind_host: str, advertised_host: str) -> set[str]:
     """Have every listener bind and advertise other hosts, ports kept: the stack's vip was changed.
 

@@ -171,6 +171,8 @@ instances = Table(
     Column("acls_enforced", Boolean, nullable=False, server_default=false()),
     Column("security_protocols", String(64), nullable=False, server_default="plain"),
     Column("listeners_withheld", Boolean, nullable=False),
+    Column("is_held", Boolean, nullable=False, server_default=false()),
+    Column("epochs_anew", Boolean, nullable=False, server_default=false()),
     Column("deletion", JSON),
     Column("was_suspended", Boolean, nullable=False, server_default=false()),
     Column("revision", BigInteger, nullable=False),
@@ -491,3 +493,25 @@ webhook_deliveries = Table(
     Index("ix_webhook_deliveries_state", "state", "next_at_ms"),
 )
 """The queue of each webhook, and its log: what is `pending` is tried from `next_at_ms` on."""
+
+moves = Table(
+    "moves",
+    metadata,
+    Column("id", String(16), primary_key=True),
+    Column("instance_id", String(12), ForeignKey("instances.id"), nullable=False, index=True),
+    Column("source", String(64), ForeignKey("clusters.id"), nullable=False),
+    Column("target", String(64), ForeignKey("clusters.id"), nullable=False),
+    Column("phase", String(16), nullable=False, index=True),
+    Column("reason", Text),
+    Column("started_by", String(160), nullable=False),
+    Column("started_at_ms", BigInteger, nullable=False),
+    Column("updated_at_ms", BigInteger, nullable=False),
+    Column("held_at_ms", BigInteger),
+    Column("tries", Integer, nullable=False),
+    Column("copied_bytes", BigInteger, nullable=False),
+    Column("total_bytes", BigInteger, nullable=False),
+    Column("switched_at_ms", BigInteger),
+    Column("gap_ms", Integer),
+    Column("copies", JSON, nullable=False),
+)
+"""Instances that go, or went, from one cluster to another. Of each at most one is not over."""

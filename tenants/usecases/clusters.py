@@ -14,7 +14,7 @@ from runtime.config import format_host_port, parse_host_port
 from tenants.rules.errors import Conflict, Invalid, NotFound
 from tenants.rules.lifecycle import Fault
 from tenants.rules.model import Caller
-from tenants.store import audit, registry
+from tenants.store import audit, moves, registry
 from tenants.store.audit import Entry
 from tenants.store.engine import Store
 
@@ -70,6 +70,11 @@ class Clusters:
                 raise Conflict(
                     f"{counted(on_it, 'instance')} of cluster '{name}' and their data are there: delete "
                     "them, and wait until they are purged"
+                )
+            if moves.of_cluster(connection, name):
+                raise Conflict(
+                    f"an instance moves from or to cluster '{name}', or has an old copy there: see "
+                    "portico instance move --status"
                 )
             registry.remove_cluster(connection, name, epoch_ms())
             self._record(connection, caller, "cluster.remove", name)

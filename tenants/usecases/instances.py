@@ -207,7 +207,7 @@ class Instances:
     def change(self, caller: Caller, reference: str, wanted: Change, usage: Usage) -> Instance:
         """Resize and switches. Raises: NotFound, Invalid, Conflict, LimitReached."""
 
-        def edit(connection: Any, instance: Instance) -> Instance:
+        def edit(connection: Connection, instance: Instance) -> Instance:
             limits, faults = _limits(instance.limits, wanted.limits)
             changed = instance.with_(limits=limits, **_scalars(wanted))
             faults += _change_faults(caller, changed, wanted)
@@ -248,7 +248,7 @@ class Instances:
         return self._move(caller, reference, Event.DELETE)
 
     def _move(self, caller: Caller, reference: str, event: Event) -> Instance:
-        def edit(connection: Any, instance: Instance) -> Instance:
+        def edit(connection: Connection, instance: Instance) -> Instance:
             after = lifecycle.transition(instance.state, event)
             if after is None:
                 raise Conflict(
@@ -260,7 +260,7 @@ class Instances:
 
         return self._edit(caller, reference, f"instance.{event.value}", edit)
 
-    def _deleted(self, connection: Any, instance: Instance) -> Instance:
+    def _deleted(self, connection: Connection, instance: Instance) -> Instance:
         """Its vports stay its own until it is purged, unless its tenant has too many such. Those of one that
         was never served mean nothing to anybody."""
         now_ms = epoch_ms()

@@ -1,0 +1,1 @@
+"""Instances move between clusters, with real clients."""
