@@ -68,6 +68,8 @@ class InstanceTraffic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Orders what several points say of leaders: a larger one is newer. See `leaders_version`."""
     refusals: dict[str, Count] = {}
     """Refused requests by error name or close cause; only grow."""
+    engine: FlowCounters = FlowCounters()
+    """Request time of a broker that tells none itself, as a gateway worker reckons it (ADR 73)."""
 
 
 class InstanceCpu(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -67,6 +67,10 @@ class InstanceHost:
         """A request had to wait for the instance's turn."""
         observe(self._times.in_queue[api_key], waited_ns)
 
+    def spends(self, spent_us: int) -> None:
+        """A broker's threads work for the instance about so long, and nobody there holds it to its share."""
+        self._pacing.add_helper_time(self._served.turn, spent_us * 1000)
+
     def answered_here(self, exchange: Exchange) -> None:
         """The answer to a request is made, without a broker."""
         observe(self._times.by_gateway[exchange.api_key], self._pacing.clock_ns() - exchange.began_ns)

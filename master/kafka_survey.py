@@ -20,6 +20,7 @@ from kio.static.primitive import f64, i8, i32
 from kio.static.protocol import Payload
 
 from contracts.names import owner_of
+from contracts.request_time import PERCENT_US_PER_S
 from contracts.specs import BrokerAddress, ClusterSpec
 from master.quota.client_quotas import Change, Entity, Rates, entity_of
 from runtime import kafka_listing
@@ -32,6 +33,8 @@ _USER: Final = "user"
 _CLIENT: Final = "client-id"
 _PRODUCE: Final = "producer_byte_rate"
 _CONSUME: Final = "consumer_byte_rate"
+_REQUEST: Final = "request_percentage"
+"""Of one thread, by network and request threads together."""
 _FIRST_NAME: Final = "i"
 _BEHIND_NAMES: Final = "j"
 """All instances' ids begin with the same letter: topics before and behind are not asked for."""
@@ -118,14 +121,18 @@ class KafkaCluster:
             names = {one.entity_type: one.entity_name for one in entry.entity}
             entity = entity_of(names.get(_CLIENT) or "")
             if entity is not None:
-                values = {one.key: int(one.value) for one in entry.values}
-                found[entity] = Rates(values.get(_PRODUCE, 0), values.get(_CONSUME, 0))
+                values = {one.key: float(one.value) for one in entry.values}
+                found[entity] = Rates(
+                    int(values.get(_PRODUCE, 0)),
+                    int(values.get(_CONSUME, 0)),
+                    round(values.get(_REQUEST, 0) * PERCENT_US_PER_S),
+                )
         return found
 
     async def alter(self, changes: Sequence[Change]) -> None:
         """Set or remove quotas. Raises: KafkaUnavailable, QuotasRefused when one of them was not taken."""
         request = AlterClientQuotasRequest(
-            entries=tuple(_altered(self._spec.security.quota_user, change) for change in changes),
+            entries=tuple(altered(self._spec.security.quota_user, change) for change in changes),
             validate_only=False,
         )
         answer = await self._ask(request, AlterClientQuotasResponse)
@@ -171,11 +178,13 @@ def _check(what: str, error_code: ErrorCode, message: str | None) -> None:
         raise QuotasRefused(f"client quotas cannot be {what}: {message or error_code.name.upper()}")
 
 
-def _altered(user: str | None, change: Change) -> AlteredEntry:
+def altered(user: str | None, change: Change) -> AlteredEntry:
+    """The change as a cluster is told of it; `user` None: whoever has not logged in."""
     rates = change.rates or Rates(0, 0)
-    ops = (
+    ops: tuple[tuple[str, float], ...] = (
         (_PRODUCE, rates.produce_bytes_per_s),
         (_CONSUME, rates.consume_bytes_per_s),
+        (_REQUEST, rates.request_us_per_s / PERCENT_US_PER_S),
     )
     return AlteredEntry(
         entity=(

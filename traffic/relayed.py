@@ -9,6 +9,7 @@ from typing import Final
 
 from contracts.quota import Direction, InstanceTraffic, RelayedBroker, RelayedLease
 from contracts.specs import InstanceSpec, InstanceState
+from traffic.engine_time import of_fetch_us, of_produce_us
 from traffic.flow import REPORTED_THROTTLE_MS_MAX, Flow
 from traffic.verdict import Full, full_message
 
@@ -34,6 +35,7 @@ class RelayedFlows:
         "acknowledged",
         "connections",
         "consume",
+        "engine",
         "instance_id",
         "node_id",
         "on_lease",
@@ -46,6 +48,8 @@ class RelayedFlows:
         self.node_id = node_id
         self.produce = Flow()
         self.consume = Flow()
+        self.engine = Flow()
+        """The broker's request time, as reckoned (`engine_time`). Only counted: the broker limits it."""
         self.refusals: dict[str, int] = {}
         """Requests that were refused here, by error."""
         self.connections = 0
@@ -53,7 +57,7 @@ class RelayedFlows:
         self.acknowledged: tuple[object, ...] | None = None
         """What the master is known to have, see `state`."""
         self.on_lease = False
-        self._throttled_until_ms = {Direction.PRODUCE: 0, Direction.CONSUME: 0}
+        self._throttled_until_ms = dict.fromkeys(Direction, 0)
         self._alike = {Direction.PRODUCE: 0, Direction.CONSUME: 0}
         """F_i, divided among all workers."""
         self._parts = 0, 0
@@ -67,8 +71,19 @@ class RelayedFlows:
         self._others_led = 0
 
     def flow(self, direction: Direction) -> Flow:
-        """The meter and bucket of produce or consume."""
+        """The meter of a direction, of bytes with its bucket."""
+        if direction is Direction.CPU:
+            return self.engine
         return self.produce if direction is Direction.PRODUCE else self.consume
+
+    def works(self, threads_us: int) -> None:
+        """A request went up that takes the broker's threads about so long."""
+        self.engine.used += threads_us
+        self.engine.requests += 1
+
+    def answers(self, threads_us: int) -> None:
+        """Its answer has taken them so much longer."""
+        self.engine.used += threads_us
 
     def wait_ms(self, direction: Direction, now_ms: int, ticket: int | None = None) -> int:
         """How long until everything charged up to `ticket` (None: so far) is paid."""
@@ -82,12 +97,16 @@ class RelayedFlows:
         return min(wait_ms, REPORTED_THROTTLE_MS_MAX)
 
     def broker_throttles(self, direction: Direction, throttle_ms: int, now_ms: int) -> None:
-        """A reply said so: time that several connections wait at once counts once."""
-        begins_ms = max(now_ms, self._throttled_until_ms[direction])
-        ends_ms = now_ms + throttle_ms
-        if ends_ms > begins_ms:
-            self.flow(direction).throttled_ms += ends_ms - begins_ms
-            self._throttled_until_ms[direction] = ends_ms
+        """A reply said so: time that several connections wait at once counts once. Where nothing is owed for
+        bytes it may be for request time, so it counts as that, too: quotas of bytes are above what is
+        carried."""
+        owes_bytes = direction is not Direction.CPU and self.wait_ms(direction, now_ms) > 0
+        for told in {direction} if owes_bytes else {direction, Direction.CPU}:
+            begins_ms = max(now_ms, self._throttled_until_ms[told])
+            ends_ms = now_ms + throttle_ms
+            if ends_ms > begins_ms:
+                self.flow(told).throttled_ms += ends_ms - begins_ms
+                self._throttled_until_ms[told] = ends_ms
 
     def refuse(self, reason: str) -> None:
         """Count one refused request; `reason` is an error's name."""
@@ -137,6 +156,7 @@ class RelayedFlows:
         return (
             *(produce.used, produce.overhead, produce.throttled_ms, produce.refused),
             *(consume.used, consume.overhead, consume.throttled_ms),
+            *(self.engine.used, self.engine.throttled_ms),
             sum(self.refusals.values()),
         )
 
@@ -150,6 +170,7 @@ class RelayedFlows:
             stored_bytes=0,
             on_lease=self.on_lease,
             refusals=dict(self.refusals),
+            engine=self.engine.counters(),
         )
 
 
@@ -184,6 +205,7 @@ class Place:
 
     def produced(self, frame_bytes: int, now_ms: int) -> None:
         """It was carried."""
+        self.flows.works(of_produce_us(frame_bytes))
         produce, reserved = self.flows.produce, self._reserved
         self._reserved = None
         if reserved is None:
@@ -212,6 +234,7 @@ class Place:
 
     def fetched(self, size_bytes: int, now_ms: int) -> None:
         """So much of an answer goes to the client."""
+        self.flows.works(of_fetch_us(size_bytes))
         self.flows.consume.charge(size_bytes, now_ms)
         self._fetched = self.flows.consume.ticket
 

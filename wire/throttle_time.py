@@ -11,6 +11,7 @@ from typing import Final
 
 from wire.api_table import ApiKey
 from wire.codec import is_flexible, response_class, response_header_size
+from wire.faults import MalformedFrame
 from wire.framing import PREFIX_BYTES
 from wire.hot.produce import throttle_place
 from wire.schema import SIZES, Field, fields_of
@@ -69,6 +70,8 @@ def told_in(frame: bytes | memoryview, api_key: int, api_version: int) -> int:
         return 0
     if at < 0:
         at = throttle_place(memoryview(frame), api_version) if at == _BEHIND_TOPICS else at + len(frame)
+    if at < 0 or at + _I32.size > len(frame):
+        raise MalformedFrame(f"an answer of {len(frame)} bytes")
     told_ms: int = _I32.unpack_from(frame, at)[0]
     return told_ms
 

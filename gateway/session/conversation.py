@@ -82,7 +82,7 @@ class Conversation:
         self.place = None if relay is None else Place(relay)
         """The connection's in that account."""
         self.client_id: bytes | None = None
-        """The field that Produce and Fetch go up with in place of the client's own."""
+        """The field that requests go up with in place of the client's own."""
         if relay is not None:
             self.client_id = client_id_field(client_id_at(relay.instance_id, relay.node_id))
         self.queue = ReplyQueue()

@@ -10,6 +10,8 @@ from gateway.session.call import Answer, Call, Encoded, Forward, Later, Pending,
 from gateway.session.conversation import Conversation
 from gateway.session.injection import is_looked_into
 from gateway.session.ordering import Exchange, Trace
+from traffic.engine_time import of_request
+from traffic.relayed import RelayedFlows
 from wire.api_table import ApiKey
 from wire.codec import (
     decode,
@@ -33,6 +35,8 @@ _DECODING_WORK: Final = 8
 _WORK_BYTES: Final = 512
 _COSTLY_BYTES: Final = 4096
 _METADATA: Final = int(ApiKey.METADATA)
+_NAMES_MEMBERS: Final = (ApiKey.JOIN_GROUP, ApiKey.CONSUMER_GROUP_HEARTBEAT)
+"""Members of groups are known by the client ids of these: they keep the client's own."""
 
 
 def decoding_work(size_bytes: int) -> int:
@@ -90,14 +94,14 @@ def _of_responses(handler: ModuleType | None) -> ModuleType | None:
 
 def _decoded(exchange: Exchange, body: memoryview, client_id: bytes | None) -> tuple[bytes, Any]:
     """(the header as it goes up, the request). Unknown tagged fields do not get past this. `client_id` is
-    what Produce and Fetch go up with, where it is not the client's."""
+    what requests go up with, where it is not the client's."""
     flexible = is_flexible(exchange.api_key, exchange.api_version)
     frame = bytes(body)
     header = parse_request_header(frame, flexible)
     exchange.client_id = header.client_id
     client_id_bytes = _HEAD.unpack_from(frame)[3]
     field = frame[8 : 10 + max(client_id_bytes, 0)]
-    if client_id is not None and exchange.api_key in EDITED:
+    if client_id is not None and exchange.api_key not in _NAMES_MEMBERS:
         field = client_id
     head = frame[:8] + field + (b"\0" if flexible else b"")
     exchange.head_bytes = len(head)
@@ -116,6 +120,8 @@ def settle(
 ) -> Pending | None:
     """Do what the handler decided; `head` is the request's header as it goes up."""
     if isinstance(outcome, Forward):
+        if conversation.relay is not None and exchange.api_key not in EDITED:
+            _engine_works(conversation, conversation.relay, exchange.api_key)
         body = encode(rewrite_request(outcome.request, conversation.instance.scope))
         go_up = _go_up if outcome.is_answered else _go_up_unanswered
         go_up(conversation, exchange, (_I32.pack(len(head) + len(body)) + head + body,), up)
@@ -133,6 +139,14 @@ def settle(
     else:
         return Pending(exchange, head, outcome)
     return None
+
+
+def _engine_works(conversation: Conversation, relay: RelayedFlows, api_key: int) -> None:
+    """A broker that is not ours has work: what its own quota sees is reckoned, the rest is paid here."""
+    time = of_request(api_key)
+    relay.works(time.threads_us)
+    if time.coordinator_us:
+        conversation.host.spends(time.coordinator_us)
 
 
 def _go_up(

@@ -12,6 +12,7 @@ from gateway.session.mapped import decoding_work, kept_reply, mapped_reply
 from gateway.session.ordering import Exchange
 from gateway.session.states import Event
 from gateway.stops import ConnectionStop
+from traffic.engine_time import of_answer_us
 from traffic.relayed import RelayedFlows
 from traffic.turns import Hold
 from wire.api_table import ApiKey
@@ -156,6 +157,8 @@ class Replies:
             return
         mode = APIS[exchange.api_key].mode
         if exchange.handler is not None or mode is Mode.MAPPED:
+            if conversation.relay is not None and mode is Mode.MAPPED:
+                self._note_engine(conversation.relay, exchange, frame)
             down.append(self._mapped(exchange, frame))
             self._finish_head(exchange, down, answered)
             return
@@ -220,6 +223,13 @@ class Replies:
         if throttle_ms:
             relay.broker_throttles(direction, throttle_ms, now_ms)
         raise_in(frame, exchange.api_key, exchange.api_version, relay.told_ms(direction, now_ms))
+
+    def _note_engine(self, relay: RelayedFlows, exchange: Exchange, frame: memoryview) -> None:
+        """What else is asked of a broker costs by its answer, and is throttled for request time alone."""
+        relay.answers(of_answer_us(len(frame)))
+        throttle_ms = told_in(frame, exchange.api_key, exchange.api_version)
+        if throttle_ms:
+            relay.broker_throttles(Direction.CPU, throttle_ms, self._conversation.host.now_ms())
 
     def _count_fetched(self, exchange: Exchange | None, size_bytes: int) -> None:
         """So much of an answer goes to the client; what was added here is charged where it was added."""

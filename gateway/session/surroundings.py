@@ -131,6 +131,9 @@ class Host(Protocol):
     def waited(self, api_key: int, waited_ns: int) -> None:
         """A request had to wait for the instance's turn."""
 
+    def spends(self, spent_us: int) -> None:
+        """Others have so much work for the instance, which is to pay for it like for ours."""
+
     def answered_here(self, exchange: Exchange) -> None:
         """The answer to a request is made, without a broker."""
 

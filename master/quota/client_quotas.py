@@ -40,6 +40,8 @@ class Rates(NamedTuple):
 
     produce_bytes_per_s: int
     consume_bytes_per_s: int
+    request_us_per_s: int = 0
+    """Time of the broker's threads; 0: none is set."""
 
 
 class Change(NamedTuple):

@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 import msgspec
 
 from contracts.quota import (
-    BYTE_DIRECTIONS,
     Direction,
     FlowCounters,
     InstanceTraffic,
@@ -59,7 +58,8 @@ class _Sender:
     """It told everything: what it has not listed has counted nothing."""
     heard_ms: int
     told: dict[_Key, InstanceTraffic] = field(default_factory=dict)
-    paces: dict[_Key, tuple[_Pace, _Pace]] = field(default_factory=dict)
+    paces: dict[_Key, tuple[_Pace, ...]] = field(default_factory=dict)
+    """By direction, in their order."""
     sequences: dict[tuple[str, int], int] = field(default_factory=dict)
     """Of what was said for bills, by broker."""
 
@@ -192,11 +192,11 @@ class StandIns:
         elapsed_ms = min(self.silence_ms(cluster_id, now_ms), _PACE_HOLDS_MS)
         for sender in self._senders.values():
             if now_ms - sender.heard_ms < _PACE_HOLDS_MS:
-                for key, (produce, consume) in sender.paces.items():
+                for key, paces in sender.paces.items():
                     if key[0] == cluster_id:
                         flows = _flows(self._points[key[:2]], key[2])
-                        produce.goes_on(flows[0], elapsed_ms)
-                        consume.goes_on(flows[1], elapsed_ms)
+                        for pace, flow in zip(paces, flows, strict=True):
+                            pace.goes_on(flow, elapsed_ms)
         self._reported_ms[cluster_id] = now_ms
         return [point.report(now_ms, sent_at_ms) for point in self.points(cluster_id)]
 
@@ -251,10 +251,9 @@ class StandIns:
         point = self._points.get((cluster_id, entity.node_id))
         if point is None:
             return None
-        produce, consume = (point.flow(entity.instance_id, each) for each in BYTE_DIRECTIONS)
-        if produce is None or consume is None or not (produce.rate_per_s and consume.rate_per_s):
-            return None
-        return Rates(produce.rate_per_s, consume.rate_per_s)
+        flows = [point.flow(entity.instance_id, each) for each in Direction]
+        rates = [0 if flow is None else flow.rate_per_s for flow in flows]
+        return Rates(*rates) if all(rates) else None
 
     def led(self, cluster_id: str, entity: Entity) -> tuple[int, int]:
         """(n_i, sum(n)) as of the last survey."""
@@ -267,11 +266,13 @@ def point_name(cluster_id: str, node_id: int) -> str:
     return f"{cluster_id}-broker-{node_id}"
 
 
-def _flows(point: TrafficPoint, instance_id: str) -> tuple[Flow, Flow]:
-    return (
-        point.charged_flow(instance_id, Direction.PRODUCE),
-        point.charged_flow(instance_id, Direction.CONSUME),
-    )
+def _flows(point: TrafficPoint, instance_id: str) -> tuple[Flow, ...]:
+    return tuple(point.charged_flow(instance_id, each) for each in Direction)
+
+
+def _counters(traffic: InstanceTraffic) -> tuple[FlowCounters, ...]:
+    """By direction."""
+    return traffic.produce, traffic.consume, traffic.engine
 
 
 def _nothing(instance_id: str) -> InstanceTraffic:
@@ -280,11 +281,9 @@ def _nothing(instance_id: str) -> InstanceTraffic:
     )
 
 
-def _paces(base: InstanceTraffic, traffic: InstanceTraffic, elapsed_ms: int) -> tuple[_Pace, _Pace]:
-    return (
-        _pace(base.produce, traffic.produce, elapsed_ms),
-        _pace(base.consume, traffic.consume, elapsed_ms),
-    )
+def _paces(base: InstanceTraffic, traffic: InstanceTraffic, elapsed_ms: int) -> tuple[_Pace, ...]:
+    pairs = zip(_counters(base), _counters(traffic), strict=True)
+    return tuple(_pace(old, new, elapsed_ms) for old, new in pairs)
 
 
 def _pace(old: FlowCounters, new: FlowCounters, elapsed_ms: int) -> _Pace:
@@ -297,11 +296,8 @@ def _pace(old: FlowCounters, new: FlowCounters, elapsed_ms: int) -> _Pace:
 
 def _advance(point: TrafficPoint, base: InstanceTraffic, traffic: InstanceTraffic) -> None:
     """Add what a worker has counted since it was heard last and is no rate."""
-    produce, consume = _flows(point, traffic.instance_id)
-    for flow, old, new in (
-        (produce, base.produce, traffic.produce),
-        (consume, base.consume, traffic.consume),
-    ):
+    flows = _flows(point, traffic.instance_id)
+    for flow, old, new in zip(flows, _counters(base), _counters(traffic), strict=True):
         flow.requests += new.requests - old.requests
         flow.refused += new.refused - old.refused
     for reason, count in traffic.refusals.items():

@@ -25,7 +25,7 @@ from tenants.rules.errors import Unavailable
 _SPREAD_MS: Final = 5_000
 _LOOK_S: Final = 0.05
 LACKS: Final = (
-    "request time that instances bought is held to by gateways alone, not by brokers",
+    "request time of coordinators' own threads is reckoned by gateways, brokers do not tell it",
     "transactional ids of purged instances stay until the cluster expires them",
 )
 """What instances on our own brokers have, and not yet on an Apache Kafka. Doctor and console tell."""

@@ -287,7 +287,7 @@ def test_what_this_engine_lacks_is_told(stack: Stack) -> None:
     told = stack.api("GET", "brokers")
     [cluster] = told["clusters"]
     assert (cluster["engine"], cluster["trouble"], cluster["brokers"]) == ("apache", None, 3)
-    assert any("request time" in lack for lack in cluster["lacks"])
+    assert any("coordinators" in lack for lack in cluster["lacks"])
     assert not any("client quotas" in lack for lack in cluster["lacks"]), (
         "its client quotas follow the leases"
     )

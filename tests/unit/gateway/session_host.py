@@ -85,6 +85,7 @@ class Surroundings:
         self.answered: list[int] = []
         """Correlation ids of what was answered without a broker."""
         self.charges: list[ChargeRequest] = []
+        self.spent_us = 0
         self.topics: dict[str, int] = {}
         self.time_ms = 0
         self.topic_ids = TopicIds()
@@ -110,6 +111,9 @@ class Surroundings:
 
     def waited(self, _api_key: int, _waited_ns: int) -> None:
         raise AssertionError("nobody waits for a turn here")
+
+    def spends(self, spent_us: int) -> None:
+        self.spent_us += spent_us
 
     def answered_here(self, exchange: Exchange) -> None:
         self.answered.append(exchange.correlation_id)

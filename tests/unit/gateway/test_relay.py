@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kio.schema.join_group.v4.request import JoinGroupRequest
 from msgspec.structs import replace
 
 from contracts.charging import ChargeRequest
@@ -26,6 +27,7 @@ from tests.unit.gateway.session_host import (
     served_instance,
 )
 from tests.unit.gateway.test_session import KINDS, cut, fetch, produce
+from traffic.engine_time import of_answer_us, of_request
 from traffic.relayed import RelayedFlows
 from traffic.verdict import Full, full_message
 from wire.api_table import ApiKey
@@ -35,7 +37,7 @@ from wire.throttle_time import raised
 CLIENT_ID = "the tenant's own"
 SIZES = (1, 7, 4096, 1 << 30)
 RATE = 10_000
-OF_DATA = (int(ApiKey.PRODUCE), int(ApiKey.FETCH))
+OF_MEMBERS = (int(ApiKey.JOIN_GROUP), int(ApiKey.CONSUMER_GROUP_HEARTBEAT))
 
 
 def relayed(rate: int = 0) -> RelayedFlows:
@@ -54,7 +56,7 @@ def client_id_of(frame: bytes) -> str:
 
 @settings(max_examples=25, deadline=None)
 @given(kinds=st.lists(st.sampled_from(sorted(KINDS)), min_size=1, max_size=8), listed=st.booleans())
-def test_produce_and_fetch_go_up_under_the_name_of_their_quota_and_are_counted_whole(
+def test_requests_go_up_under_the_name_of_their_quota_and_are_counted_whole(
     kinds: list[str], listed: bool
 ) -> None:
     sent = [framed_request(KINDS[kind], number, CLIENT_ID) for number, kind in enumerate(kinds, 1)]
@@ -74,7 +76,7 @@ def test_produce_and_fetch_go_up_under_the_name_of_their_quota_and_are_counted_w
                 host.client_sends(b"")
         for frame in went:
             (api_key,) = struct.unpack_from(">h", frame)
-            expected = f"{INSTANCE}@{NODE_ID}" if api_key in OF_DATA else CLIENT_ID
+            expected = CLIENT_ID if api_key in OF_MEMBERS else f"{INSTANCE}@{NODE_ID}"
             assert client_id_of(frame) == expected
         produced = [frame for frame in sent if struct.unpack_from(">h", frame, 4)[0] == ApiKey.PRODUCE]
         assert relay.produce.used == sum(map(len, produced))
@@ -133,6 +135,41 @@ def test_who_has_not_logged_in_holds_nobody_up() -> None:
     with pytest.raises(ConnectionStop) as stopped:
         host.client_sends(framed_request(produce(7, b"r" * 5_000), 1, None))
     assert stopped.value.cause is DisconnectCause.NOT_AUTHENTICATED and relay.produce.debt == owed
+
+
+def test_what_members_are_known_by_stays_and_coordinators_are_paid_here() -> None:
+    relay = relayed()
+    host = SessionHost(served_instance(), relay=relay)
+    join = JoinGroupRequest(
+        group_id="g",
+        session_timeout=timedelta(seconds=6),
+        rebalance_timeout=timedelta(seconds=6),
+        member_id="",
+        protocol_type="consumer",
+        protocols=(),
+    )
+    host.client_sends(framed_request(join, 1, CLIENT_ID))
+    [up] = Frames().take(bytes(host.up))
+    assert client_id_of(up) == CLIENT_ID
+    time = of_request(ApiKey.JOIN_GROUP)
+    assert (relay.engine.used, host.around.spent_us) == (time.threads_us, time.coordinator_us)
+    assert time.coordinator_us > 0
+
+
+def test_what_the_brokers_threads_do_is_reckoned_and_what_they_throttle_wants_more() -> None:
+    relay = relayed()
+    host = SessionHost(served_instance(), relay=relay)
+    request_ = KINDS["metadata"]
+    host.client_sends(framed_request(request_, 1, CLIENT_ID))
+    assert relay.engine.used == of_request(ApiKey.METADATA).threads_us and host.around.spent_us == 0
+    [up] = Frames().take(bytes(host.up))
+    reply = raised(brokers_reply(up), ApiKey.METADATA, request_.__version__, 400)
+    host.broker_sends(reply)
+    assert relay.engine.used == of_request(ApiKey.METADATA).threads_us + of_answer_us(len(reply))
+    assert relay.engine.throttled_ms == 400
+    assert relay.traffic().engine.used == relay.engine.used
+    _, answer = decode_response(Frames().take(bytes(host.down))[0], ApiKey.METADATA, request_.__version__)
+    assert answer.throttle_time.total_seconds() == 0.4
 
 
 def test_what_is_no_data_does_not_wait() -> None:

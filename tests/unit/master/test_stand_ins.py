@@ -6,6 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from contracts.quota import (
     NO_NODE,
@@ -94,10 +95,28 @@ def master(tmp_path: Path) -> Iterator[Relayed]:
 
 
 def test_every_broker_has_its_static_share_before_anything_is_carried(master: Relayed) -> None:
+    of_brokers_us = master.specs[ID].cpu_us_per_s // 2
     assert master.look() == {
-        Entity(ID, 1): Rates(2 * T // 3, 2 * T // 3),
-        Entity(ID, 2): Rates(T // 3, T // 3),
+        Entity(ID, 1): Rates(2 * T // 3, 2 * T // 3, 3 * of_brokers_us // 5),
+        Entity(ID, 2): Rates(T // 3, T // 3, 2 * of_brokers_us // 5),
     }
+
+
+def test_request_time_goes_to_the_broker_that_has_the_work(master: Relayed) -> None:
+    """As with bytes, and no restart of a worker or a master makes any of it."""
+    bought_us = master.specs[ID].cpu_us_per_s
+    first = master.look()
+    for sequence in range(1, 8):
+        busy = replace(
+            carried(0), engine=FlowCounters(used=sequence * bought_us * 9 // 10, requests=sequence)
+        )
+        idle = replace(carried(0), engine=FlowCounters(used=sequence, requests=sequence))
+        master.hears(relayed(sequence, (1, busy), (2, idle)))
+        wanted = master.look()
+        master.now_ms += 1_000
+    assert wanted[Entity(ID, 1)].request_us_per_s > 1.2 * first[Entity(ID, 1)].request_us_per_s
+    assert 0 < wanted[Entity(ID, 2)].request_us_per_s <= first[Entity(ID, 2)].request_us_per_s
+    assert sum(each.request_us_per_s for each in wanted.values()) <= 1.1 * bought_us
 
 
 def test_what_several_workers_carry_to_one_broker_is_one_rate(master: Relayed) -> None:
