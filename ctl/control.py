@@ -55,6 +55,7 @@ from tenants.config import (
 )
 from tenants.console import Console
 from tenants.rules.cidrs import normalise
+from tenants.rules.oidc_settings import OidcSettings, settings_fault
 from tenants.rules.vports import parse_vip
 from tenants.store.database_url import DatabaseUrl
 from tenants.store.engine import StoreUnavailable
@@ -96,6 +97,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
         metavar="DIR",
         help="credentials of clusters of Apache Kafka; default: in DATA_DIR",
     )
+    _add_oidc_arguments(parser)
     _add_elsewhere_arguments(parser)
     return parser.parse_args(arguments)
 
@@ -109,6 +111,34 @@ def _database_url(text: str) -> str:
 
 def _cidrs(text: str) -> tuple[str, ...]:
     return tuple(normalise(entry) for entry in text.split(","))
+
+
+def _add_oidc_arguments(parser: argparse.ArgumentParser) -> None:
+    """Who signs people in, beside passwords."""
+    parser.add_argument("--oidc-issuer", metavar="URL", help="an identity provider; default: passwords alone")
+    parser.add_argument("--oidc-client-id", metavar="ID", help="what the console is called there")
+    parser.add_argument("--oidc-client-secret-file", type=Path, metavar="FILE", help="its secret there")
+    parser.add_argument("--oidc-groups-claim", default="groups", metavar="NAME")
+    parser.add_argument(
+        "--oidc-console-url", metavar="URL", help="where browsers find the console; default: http://CONSOLE"
+    )
+
+
+def _oidc(options: argparse.Namespace) -> OidcSettings | None:
+    """Raises: SystemExit with a sentence."""
+    if options.oidc_issuer is None:
+        return None
+    settings = OidcSettings(
+        issuer=options.oidc_issuer,
+        client_id=options.oidc_client_id or "",
+        client_secret=process.read_secret(options.oidc_client_secret_file),
+        groups_claim=options.oidc_groups_claim,
+        console_url=options.oidc_console_url or f"http://{format_host_port(*options.console)}",
+    )
+    fault = settings_fault(settings)
+    if fault is not None:
+        raise SystemExit(f"nobody can sign in by the identity provider: {fault}")
+    return settings
 
 
 def _add_elsewhere_arguments(parser: argparse.ArgumentParser) -> None:
@@ -255,6 +285,7 @@ class Control:
             region=options.ckafka_region,
             tables_dir=options.data_dir / PIPELINE_DIR / TABLES_DIR,
             redis_url=options.redis_url,
+            oidc=_oidc(options),
             webhook_ranges=options.webhook_allow,
             serves_tls=options.tls_cert is not None,
             tls_certificate=None if options.tls_cert is None else Path(options.tls_cert),

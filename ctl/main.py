@@ -40,6 +40,7 @@ _GROUPS: Final = {
     "bench": ("bench.app", "Measure ratios against a peer in the same run."),
     "instance": ("instance.app", "Instances of a tenant."),
     "member": ("member.app", "People of a tenant, who log in at the console."),
+    "group-role": ("group_role.app", "Groups of the identity provider, let in as members (operators)."),
     "alarm": ("alarm.app", "What is alarming, and why."),
     "webhook": ("webhook.app", "Who is told of alarms, by signed messages."),
     "fault": ("fault.app", "Faults that a tenant injects into its own instance."),

@@ -34,6 +34,7 @@ from tenants.api import (
     problems,
     quota,
     sessions,
+    sign_in,
     topics,
     usage,
     webhooks,
@@ -65,6 +66,7 @@ _TELEMETRY: Final[TelemetryConfig] = {
 """Requests are told as spans or not at all: numbers are `/metrics`, and texts of exceptions are the log's."""
 _ROUTERS: Final = (
     sessions.router,
+    sign_in.router,
     accounts.router,
     members.router,
     access_keys.router,

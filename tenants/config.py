@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from runtime.redis_link import BUDGET_MS, RedisUrl
+from tenants.rules.oidc_settings import OidcSettings
 from tenants.rules.rate_limit import ApiRates
 from tenants.rules.vports import VipPool
 
@@ -54,6 +55,8 @@ class ConsoleConfig:
     """The gateways' certificate as this machine has it: an alarm tells before it ends."""
     webhook_ranges: tuple[str, ...] = ()
     """CIDRs that webhooks may call though they are not of the public internet."""
+    oidc: OidcSettings | None = None
+    """Who signs people in beside passwords; None: nobody."""
     redis_url: RedisUrl | None = None
     """What control processes share for speed; None: each does without."""
     redis_budget_ms: int = BUDGET_MS

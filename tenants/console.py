@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from ipaddress import ip_network
 
+import httpx
 from sqlalchemy import Connection
 
 from contracts.names import SYSTEM_INSTANCE_ID
@@ -27,6 +28,7 @@ from tenants.found import Found, FoundLedger
 from tenants.hashing import HashingLine
 from tenants.hearsay import Hearsay
 from tenants.mover import Mover
+from tenants.oidc_provider import OidcProvider
 from tenants.pipeline_tables import DeltaTables
 from tenants.purge import Purge
 from tenants.purge_rule import LATELY_MS
@@ -63,6 +65,7 @@ from tenants.usecases.operations import Operations
 from tenants.usecases.pipeline_runs import PipelineRuns
 from tenants.usecases.pipeline_schedules import PipelineSchedules
 from tenants.usecases.placement import Placement, port_is_free
+from tenants.usecases.sign_in import SignIn
 from tenants.usecases.topics import Topics
 from tenants.usecases.usage import UsageReports
 from tenants.usecases.webhooks import Webhooks
@@ -75,6 +78,7 @@ class Console:
     """Everything that routes need. Made, bootstrapped, started; closed at the end.
 
     `master` calls the quota master. `is_free` says whether nobody else listens on an endpoint.
+    `to_provider` stands in for the network to the identity provider.
     """
 
     def __init__(
@@ -83,6 +87,7 @@ class Console:
         master: InternalClient,
         *,
         is_free: Callable[[Endpoint], bool] = port_is_free,
+        to_provider: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         """Opens and migrates the store. Raises: StoreUnavailable."""
         self.config = config
@@ -94,6 +99,8 @@ class Console:
         limits, memory = LoginLimits(self.redis), CallerMemory(self.redis, config.secret)
         self.accounts = Accounts(self.store, limits, memory)
         self.members = Members(self.store, limits, memory)
+        provider = None if config.oidc is None else OidcProvider(config.oidc, transport=to_provider)
+        self.sign_in = SignIn(self.store, provider, limits, memory)
         self.rates = RequestRates(self.redis, config.rates)
         self.idempotency = Idempotency(self.store)
         self.access_keys = AccessKeys(self.store, config.secret)

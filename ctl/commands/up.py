@@ -45,6 +45,21 @@ TrustedProxies = Annotated[
 WebhookAllow = Annotated[
     str | None, typer.Option(metavar="CIDR,...", help="Private ranges that webhooks may call.")
 ]
+DeletionGrace = Annotated[
+    str | None, typer.Option(metavar="TIME", help="7d by default; 0 purges at once what is deleted.")
+]
+HangTimeout = Annotated[
+    str | None, typer.Option(metavar="MS", help="Restart a process without a sign of life; 0: never.")
+]
+OidcIssuer = Annotated[
+    str | None, typer.Option(metavar="URL", help="An identity provider: people sign in by it.")
+]
+OidcClient = Annotated[str | None, typer.Option(metavar="ID", help="What the console is called there.")]
+OidcSecret = Annotated[str | None, typer.Option(metavar="FILE", help="Its secret there.")]
+OidcClaim = Annotated[str | None, typer.Option(metavar="NAME", help="Tells somebody's groups; groups.")]
+OidcConsole = Annotated[
+    str | None, typer.Option(metavar="URL", help="Where browsers find the console, behind a proxy say.")
+]
 
 
 def up(
@@ -52,6 +67,11 @@ def up(
     console: Annotated[str | None, typer.Option(metavar="HOST:PORT")] = None,
     trusted_proxies: TrustedProxies = None,
     webhook_allow: WebhookAllow = None,
+    oidc_issuer: OidcIssuer = None,
+    oidc_client_id: OidcClient = None,
+    oidc_client_secret_file: OidcSecret = None,
+    oidc_groups_claim: OidcClaim = None,
+    oidc_console_url: OidcConsole = None,
     ckafka_region: Annotated[str | None, typer.Option(metavar="NAME", help="Named by Tencent's SDK.")] = None,
     database_url: DatabaseUrl = None,
     vip: Annotated[str | None, typer.Option(metavar="ADDRESS")] = None,
@@ -82,13 +102,9 @@ def up(
     min_insync_replicas: Annotated[str | None, typer.Option(metavar="N")] = None,
     quota_policy: Annotated[str | None, typer.Option(metavar="seed|capped|static|fair")] = None,
     report_period_ms: Annotated[str | None, typer.Option(metavar="MS", help="1000 to 10000.")] = None,
-    deletion_grace: Annotated[
-        str | None, typer.Option(metavar="TIME", help="7d by default; 0 purges at once what is deleted.")
-    ] = None,
+    deletion_grace: DeletionGrace = None,
     usage_interval_ms: Annotated[str | None, typer.Option(metavar="MS", help="1000 to 300000.")] = None,
-    hang_timeout_ms: Annotated[
-        str | None, typer.Option(metavar="MS", help="Restart a process without a sign of life; 0: never.")
-    ] = None,
+    hang_timeout_ms: HangTimeout = None,
     pipeline: Pipeline = None,
     pipeline_job_limit: JobLimit = None,
     ready_file: Annotated[Path | None, typer.Option(help="Written when everything serves.")] = None,

@@ -84,10 +84,18 @@ class Processes:
             "webhook_allow": ",".join(self._value("webhook_allow")),
             "zookeeper": self._zookeeper,
             "tls_cert": self._value("tls_cert"),
+            **self._oidc(),
         }
         same = "vip quota_policy report_period_ms usage_interval_ms ckafka_region session_timeout_ms backend"
         shared = {each: self._value(each) for each in same.split()}
         return module("control", "ctl.control", *_options(shared | own), variables=variables)
+
+    def _oidc(self) -> dict[str, object]:
+        """Who signs people in."""
+        if self._value("oidc_issuer") is None:
+            return {}
+        names = "issuer client_id client_secret_file groups_claim console_url"
+        return {f"oidc_{each}": self._value(f"oidc_{each}") for each in names.split()}
 
     def broker(self, node_id: int) -> ChildSpec:
         """One broker. Settings of ours that are its own, too, have the same names."""

@@ -27,6 +27,7 @@ from runtime.http_limits import parse_proxies
 from runtime.redis_link import RedisUrl, parse_redis_url
 from runtime.trace_settings import ENDPOINT, PER_SECOND_DEFAULT, PER_SECOND_MAX, trace_settings
 from tenants.config import DELETION_GRACE_MS, REGION, parse_region
+from tenants.rules.oidc_settings import url_fault
 from tenants.rules.vports import parse_vip
 from tenants.store.database_url import DatabaseUrl
 
@@ -59,6 +60,13 @@ def _collector(text: str) -> str:
         trace_settings({ENDPOINT: text})
     except ConfigFault as fault:
         raise ValueError(str(fault)) from fault
+    return text
+
+
+def _provider(text: str) -> str:
+    fault = url_fault(text)
+    if fault is not None:
+        raise ValueError(f"'{text}' {fault}")
     return text
 
 
@@ -195,6 +203,21 @@ SETTINGS: Final = (
         ",".join,
     ),
     Setting(
+        "oidc_issuer",
+        None,
+        _provider,
+        "An identity provider by which people sign in to the console, https://HOST[/PATH].",
+    ),
+    Setting("oidc_client_id", None, str, "What the console is called there."),
+    Setting("oidc_client_secret_file", None, _file, "Its secret there; without one PKCE alone proves it."),
+    Setting("oidc_groups_claim", "groups", str, "The claim that tells somebody's groups."),
+    Setting(
+        "oidc_console_url",
+        None,
+        _provider,
+        "Where browsers find the console, to come back to; http://CONSOLE by default.",
+    ),
+    Setting(
         "proxy_protocol_from",
         (),
         parse_proxies,
@@ -298,4 +321,6 @@ def load(data_dir: Path, flags: Mapping[str, str | None]) -> dict[str, Resolved]
     has = {name for name in ("tls_cert", "tls_key", "tls_client_ca") if values[name].value is not None}
     if has and not {"tls_cert", "tls_key"} <= has:
         raise ConfigFault(["--tls-cert and --tls-key go together, and --tls-client-ca with them"])
+    if (values["oidc_issuer"].value is None) != (values["oidc_client_id"].value is None):
+        raise ConfigFault(["--oidc-issuer and --oidc-client-id go together"])
     return settle(values, remembered(layout))

@@ -31,6 +31,10 @@ class TenantMember(ViewModel):
     role: Role
     created_at: datetime
     last_login_at: datetime | None = Field(description="when the member logged in last; null: never")
+    by_groups: bool = Field(
+        description="whether the groups of the identity provider say the role, and no password is taken",
+        examples=[False],
+    )
 
 
 class TenantMemberList(ViewModel):
@@ -155,6 +159,7 @@ def _member(one: Member) -> TenantMember:
         role=Role(one.role),
         created_at=at(one.created_at_ms),
         last_login_at=None if one.last_login_at_ms is None else at(one.last_login_at_ms),
+        by_groups=one.is_managed,
     )
 
 

@@ -51,7 +51,9 @@ _SAID_IN: Final = (
 )
 """Where the messages' fields have their docstrings."""
 _OF_A_LINK: Final = ("/v1/invitation", "/v1/invitation/accept")
-_NOT_REMEMBERED: Final = ("/v1/session", *_OF_A_LINK)
+_NOT_REMEMBERED: Final = ("/v1/session", "/v1/sign-in", "/v1/sign-in/answer", *_OF_A_LINK)
+_MAY_BE_MISSING: Final = ("/v1/sign-in", "/v1/sign-in/answer", "/v1/session/links", *_OF_A_LINK)
+"""Not found without a name in the path: a link, an identity provider."""
 _SENT_AGAIN: Final = (
     "a new one for each request, the same when it is sent again: it is then done once, and "
     "answered again, with `Idempotency-Replayed: true`. Kept for 24 h, for the same key or login"
@@ -159,7 +161,7 @@ def _add_problems(path: str, method: str, operation: dict[str, Any]) -> None:
     if method in _WRITES and (method == "post" or "requestBody" in operation):
         statuses |= {"400", "413"}
     names_tenant = any(one["name"] == "tenant" for one in operation.get("parameters", ()))
-    if "{" in path or names_tenant or path in _OF_A_LINK:
+    if "{" in path or names_tenant or path in _MAY_BE_MISSING:
         statuses.add("404")
     if any(one.get("name") == "if-match" for one in operation.get("parameters", ())):
         statuses.add("412")

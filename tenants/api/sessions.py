@@ -75,14 +75,16 @@ async def log_in(
 ) -> models.SessionView:
     """Log in: sets the session cookie and answers with the CSRF token."""
     async with plane.hashing.turn():
-        session = await asyncio.to_thread(plane.accounts.log_in, body.user, body.password, _browser(request))
-    return _begun(request, response, session)
+        session = await asyncio.to_thread(
+            plane.accounts.log_in, body.user, body.password, browser_of(request)
+        )
+    return session_begun(request, response, session)
 
 
 @router.get("/session")
 async def session(request: Request, caller: Asker) -> models.SessionView:
     """The session of the cookie."""
-    return views.session_view(caller, _token(request, caller))
+    return views.session_view(caller, session_token_of(request, caller))
 
 
 @router.delete("/session", status_code=204)
@@ -97,7 +99,7 @@ async def log_out(request: Request, response: Response, plane: Plane, caller: As
 @router.post("/session/password", status_code=204)
 async def change_password(request: Request, plane: Plane, caller: Asker, body: PasswordChange) -> None:
     """Change one's own password. All other sessions end."""
-    token = _token(request, caller)
+    token = session_token_of(request, caller)
     async with plane.hashing.turn():
         await asyncio.to_thread(
             plane.members.change_password, caller, token, body.password, body.new_password
@@ -107,7 +109,7 @@ async def change_password(request: Request, plane: Plane, caller: Asker, body: P
 @router.get("/sessions")
 async def sessions(request: Request, plane: Plane, caller: Asker) -> SessionList:
     """Where the caller is logged in."""
-    token = _token(request, caller)
+    token = session_token_of(request, caller)
     own = plane.members.session_id(token)
     found = await asyncio.to_thread(plane.members.sessions, caller)
     items = [
@@ -128,7 +130,7 @@ async def sessions(request: Request, plane: Plane, caller: Asker) -> SessionList
 @router.delete("/sessions", status_code=204)
 async def end_other_sessions(request: Request, plane: Plane, caller: Asker) -> None:
     """Log out everywhere else."""
-    await asyncio.to_thread(plane.members.end_others, caller, _token(request, caller))
+    await asyncio.to_thread(plane.members.end_others, caller, session_token_of(request, caller))
 
 
 @router.delete("/sessions/{session}", status_code=204)
@@ -139,14 +141,14 @@ async def end_session(
     session: Annotated[str, Path(max_length=64, description="the id of the session")],
 ) -> None:
     """Log out somewhere else."""
-    _token(request, caller)
+    session_token_of(request, caller)
     await asyncio.to_thread(plane.members.end_session, caller, session)
 
 
 @router.post("/invitation")
 async def look_at_invitation(request: Request, plane: Plane, body: InvitationLook) -> InvitationShown:
     """What a link invites to. It is good until it is accepted."""
-    found = await asyncio.to_thread(plane.members.invited, body.secret, _browser(request))
+    found = await asyncio.to_thread(plane.members.invited, body.secret, browser_of(request))
     return InvitationShown(
         user=found.user_name,
         tenant=found.tenant,
@@ -161,11 +163,14 @@ async def accept_invitation(
 ) -> models.SessionView:
     """Become a member with a password of one's own, and be logged in. The link is used up."""
     async with plane.hashing.turn():
-        session = await asyncio.to_thread(plane.members.accept, body.secret, body.password, _browser(request))
-    return _begun(request, response, session)
+        session = await asyncio.to_thread(
+            plane.members.accept, body.secret, body.password, browser_of(request)
+        )
+    return session_begun(request, response, session)
 
 
-def _begun(request: Request, response: Response, session: Session) -> models.SessionView:
+def session_begun(request: Request, response: Response, session: Session) -> models.SessionView:
+    """Set the cookie of a session that begins."""
     response.set_cookie(
         COOKIE,
         session.token,
@@ -177,11 +182,12 @@ def _begun(request: Request, response: Response, session: Session) -> models.Ses
     return views.session_view(session.user, session.token)
 
 
-def _browser(request: Request) -> Browser:
+def browser_of(request: Request) -> Browser:
+    """Where a request comes from."""
     return Browser(client_address(request.scope), request.headers.get("user-agent", ""))
 
 
-def _token(request: Request, caller: Caller) -> str:
+def session_token_of(request: Request, caller: Caller) -> str:
     """Of the caller's session. Raises: Unauthenticated."""
     token = session_token(request.headers)
     if caller.kind != "session" or token is None:

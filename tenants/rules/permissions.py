@@ -84,6 +84,9 @@ NEEDED: Final[dict[Permission, tuple[str, ...]]] = {
         "GET /v1/sessions",
         "DELETE /v1/sessions",
         "DELETE /v1/sessions/{session}",
+        "GET /v1/session/links",
+        "POST /v1/session/links",
+        "DELETE /v1/session/links",
         # what belongs to the tenant
         "GET /v1/keys",
         "GET /v1/access-keys",
@@ -182,6 +185,9 @@ NEEDED: Final[dict[Permission, tuple[str, ...]]] = {
     ),
     Permission.AUDIT: ("GET /v1/audit",),
     Permission.EVERY_TENANT: (
+        "GET /v1/group-roles",
+        "POST /v1/group-roles",
+        "DELETE /v1/group-roles/{group_role}",
         "GET /v1/tenants",
         "POST /v1/tenants",
         "PATCH /v1/tenants/{name}/ceilings",
@@ -229,6 +235,9 @@ OPEN: Final = frozenset(
         "POST /v1/session",
         "POST /v1/invitation",
         "POST /v1/invitation/accept",
+        "GET /v1/sign-in",
+        "POST /v1/sign-in",
+        "POST /v1/sign-in/answer",
     }
 )
 """What is asked without credentials; health then tells its status only."""

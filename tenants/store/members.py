@@ -16,6 +16,8 @@ class User:
     tenant: str
     role: str
     password_hash: str
+    is_managed: bool = False
+    """Whether an identity provider's groups say the role; then no password is taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,7 @@ class Member:
     role: str
     created_at_ms: int
     last_login_at_ms: int | None
+    is_managed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,7 @@ def user(connection: Connection, name: str) -> User | None:
 
 
 def _user(row: RowMapping) -> User:
-    return User(row["name"], row["tenant"], row["role"], row["password_hash"])
+    return User(row["name"], row["tenant"], row["role"], row["password_hash"], row["is_managed"])
 
 
 def add_user(connection: Connection, new: User, now_ms: int) -> None:
@@ -104,6 +107,12 @@ def count(connection: Connection, tenant: str) -> int:
     return sum(connection.scalar(query) or 0 for query in counted)
 
 
+def is_taken(connection: Connection, name: str) -> bool:
+    """Whether a member has this name, or somebody is invited by it."""
+    invited = select(schema.invitations.c.id).where(schema.invitations.c.user_name == name)
+    return user(connection, name) is not None or connection.scalar(invited) is not None
+
+
 def set_role(connection: Connection, name: str, role: str) -> None:
     """Give a member another role."""
     connection.execute(update(schema.users).where(schema.users.c.name == name).values(role=role))
@@ -112,6 +121,7 @@ def set_role(connection: Connection, name: str, role: str) -> None:
 def remove(connection: Connection, name: str) -> list[str]:
     """Remove a member: the tokens, hashed, that have ended."""
     ended = end_sessions(connection, name)
+    connection.execute(delete(schema.identities).where(schema.identities.c.user_name == name))
     connection.execute(delete(schema.users).where(schema.users.c.name == name))
     return ended
 
@@ -189,7 +199,7 @@ def session(connection: Connection, token_sha256: str, now_ms: int) -> tuple[Use
     """Whose session a token is, and the session, if it has not ended."""
     table, users = schema.sessions, schema.users
     query = (
-        select(users.c.name, users.c.tenant, users.c.role, users.c.password_hash, *_session_columns())
+        select(*(getattr(users.c, name) for name in User.__slots__), *_session_columns())
         .join(users, users.c.name == table.c.user_name)
         .where(table.c.token_sha256 == token_sha256, table.c.expires_at_ms > now_ms)
     )

@@ -15,6 +15,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    UniqueConstraint,
     false,
     text,
     true,
@@ -57,8 +58,34 @@ users = Table(
     Column("password_hash", Text, nullable=False),
     Column("created_at_ms", BigInteger, nullable=False),
     Column("last_login_at_ms", BigInteger),
+    Column("is_managed", Boolean, nullable=False, server_default=false()),
 )
-"""People. `name` is what one logs in with: NAME@TENANT, in the default tenant NAME."""
+"""People. `is_managed`: groups of an identity provider say the role, and no password is taken.
+`name` is what one logs in with: NAME@TENANT, in the default tenant NAME."""
+
+identities = Table(
+    "identities",
+    metadata,
+    Column("issuer", String(512), primary_key=True),
+    Column("subject", String(255), primary_key=True),
+    Column("user_name", String(128), ForeignKey("users.name"), nullable=False, index=True),
+    Column("groups", JSON, nullable=False),
+    Column("linked_at_ms", BigInteger, nullable=False),
+)
+"""People as an identity provider knows them; `groups`: as it told them last."""
+
+group_roles = Table(
+    "group_roles",
+    metadata,
+    Column("id", String(16), primary_key=True),
+    Column("group_name", String(256), nullable=False),
+    Column("tenant", String(64), ForeignKey("tenants.name"), nullable=False),
+    Column("role", String(16), nullable=False),
+    Column("created_by", String(160), nullable=False),
+    Column("created_at_ms", BigInteger, nullable=False),
+    UniqueConstraint("group_name", "tenant"),
+)
+"""Whom groups of the identity provider let in, where, and as what."""
 
 invitations = Table(
     "invitations",

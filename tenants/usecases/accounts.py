@@ -310,13 +310,16 @@ class Accounts:
         self._memory.end(ended)
 
     def reset_password(self, actor: str, name: str) -> str:
-        """A new password, by the owner of the machine; all sessions of the user end. Raises: NotFound."""
+        """A new password, by the owner of the machine; all sessions of the user end. Raises: NotFound,
+        Conflict."""
         password = credentials.new_password()
         hashed = credentials.hash_password(password)
         with self._store.write() as connection:
             user = members.user(connection, name) if name.isprintable() else None
             if user is None:
                 raise NotFound(f"there is no user '{name[:80]}'")
+            if user.is_managed:
+                raise Conflict(f"'{name}' signs in by the identity provider, and has no password here")
             members.set_password_hash(connection, name, hashed)
             ended = members.end_sessions(connection, name)
             home = home_of(user.tenant, Role(user.role))

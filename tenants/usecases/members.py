@@ -28,6 +28,8 @@ from tenants.usecases.accounts import ADMIN, Browser, Session, begin_session, ho
 
 _HOUR_MS: Final = 3600 * 1000
 _NO_INVITATION: Final = "this link is not good any more: it was used, or its time is over. Ask for another"
+_BY_GROUPS: Final = "the groups of the identity provider say this member's role: it is changed there"
+_NO_PASSWORD: Final = "this member signs in by the identity provider, and has no password here"
 _BY_LINK: Final = "(link)"
 """Stands for the user where wrong links are counted."""
 
@@ -57,6 +59,8 @@ class Members:
         """Raises: NotFound, Forbidden, Conflict, Invalid."""
         with self._store.write() as connection:
             member = _changeable(connection, caller, tenant, name)
+            if member.is_managed:
+                raise Conflict(_BY_GROUPS)
             if role not in grants(caller.role):
                 raise Forbidden(f"your role, {caller.role}, does not make members {role}")
             faults = [fault for fault in invitation_faults(member.tenant, "x", role) if fault.field == "role"]
@@ -88,6 +92,8 @@ class Members:
         hashed = credentials.hash_password(password)
         with self._store.write() as connection:
             member = _changeable(connection, caller, tenant, name, is_own_allowed=True)
+            if member.is_managed:
+                raise Conflict(_NO_PASSWORD)
             members.set_password_hash(connection, member.name, hashed)
             ended = members.end_sessions(connection, member.name)
             _record(connection, caller, member, "member.reset-password", "", epoch_ms())
@@ -176,7 +182,7 @@ class Members:
     # --- one's own ------------------------------------------------------------------------------
 
     def change_password(self, caller: Caller, token: str, old: str, new: str) -> None:
-        """Another password; the other sessions end. Raises: Invalid, TooMany."""
+        """Another password; the other sessions end. Raises: Invalid, TooMany, Conflict."""
         faults = password_faults("new_password", new, caller.name)
         if faults:
             raise Invalid(faults)
@@ -186,6 +192,8 @@ class Members:
             raise TooMany("too many wrong passwords from your address: wait a minute", wait_ms // 1000 + 1)
         with self._store.glance() as connection:
             user = members.user(connection, caller.name)
+        if user is not None and user.is_managed:
+            raise Conflict(_NO_PASSWORD)
         if user is None or not credentials.password_matches(user.password_hash, old):
             self._limits.failed(holder, caller.name)
             raise Invalid([Fault("password", "this is not your password now")])

@@ -353,6 +353,26 @@ def test_webhooks_have_a_way_out_and_ranges_that_they_may_call() -> None:
     assert told({"control": {"webhookPorts": []}})[1] == set()
 
 
+def test_people_sign_in_by_a_provider() -> None:
+    oidc = {"issuer": "https://id.example.com:8443/realms/x", "clientId": "portico", "existingSecret": "id"}
+    manifests = render({"control": {"oidc": {**oidc, "consoleUrl": "https://kafka.example.com"}}})
+    pod = one(manifests, "Deployment", "-control")["spec"]["template"]["spec"]
+    told = [each for each in pod["containers"][0]["args"] if each.startswith("--oidc")]
+    assert told == [
+        f"--oidc-issuer={oidc['issuer']}",
+        "--oidc-client-id=portico",
+        "--oidc-groups-claim=groups",
+        "--oidc-console-url=https://kafka.example.com",
+        "--oidc-client-secret-file=/etc/portico/oidc/client-secret",
+    ]
+    assert [each["secret"]["secretName"] for each in pod["volumes"] if each["name"] == "oidc"] == ["id"]
+    policy = one(manifests, "NetworkPolicy", "-control")
+    outgoing = [rule for rule in policy["spec"]["egress"] if "to" not in rule]
+    assert 8443 in {port["port"] for rule in outgoing for port in rule["ports"]}
+    with pytest.raises(helm_python.HelmError, match=r"clientId or control\.oidc\.consoleUrl"):
+        render({"control": {"oidc": {"issuer": "https://id.example.com"}}})
+
+
 def test_notes_tell_how_to_log_in() -> None:
     with helm_python.Chart.load(CHART) as chart:
         notes = next(

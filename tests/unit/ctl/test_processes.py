@@ -61,3 +61,19 @@ def test_a_certificate_reaches_gateways_and_the_control_plane_and_has_a_key(tmp_
     for lacking in (["tls_cert"], ["tls_key"], ["tls_client_ca"], ["tls_cert", "tls_client_ca"]):
         with pytest.raises(ConfigFault, match="go together"):
             load(tmp_path, {name: told[name] for name in lacking})
+
+
+def test_who_signs_people_in_reaches_the_control_plane_alone(tmp_path: Path) -> None:
+    told = {
+        "oidc_issuer": "https://id.example.com",
+        "oidc_client_id": "portico",
+        "oidc_client_secret_file": str(tmp_path / "secret"),
+    }
+    found = _options(tmp_path, told)
+    assert {name: found["control"][f"--{name.replace('_', '-')}"] for name in told} == told
+    assert found["control"]["--oidc-groups-claim"] == "groups"
+    assert not any("oidc" in option for option in found["gateway-0"])
+    with pytest.raises(ConfigFault, match="go together"):
+        load(tmp_path, {"oidc_issuer": told["oidc_issuer"]})
+    with pytest.raises(ConfigFault, match="https"):
+        load(tmp_path, {**told, "oidc_issuer": "http://id.example.com"})

@@ -2,7 +2,9 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import httpx
 import msgspec
@@ -179,10 +181,17 @@ def make_console(
 ) -> Callable[..., Console]:
     """Opens the same store again, as a restart or a second control process does."""
 
-    def make(vip: str = "127.0.0.1", url: str = store_url) -> Console:
-        config = _config(url, vip, tables, redis_url)
+    def make(
+        vip: str = "127.0.0.1",
+        url: str = store_url,
+        to_provider: httpx.AsyncBaseTransport | None = None,
+        **settings: Any,
+    ) -> Console:
+        config = replace(_config(url, vip, tables, redis_url), **settings)
         client = InternalClient("http://master", "x", transport=httpx.ASGITransport(app=master.app))
-        return Console(config, client, is_free=lambda endpoint: endpoint not in taken)
+        return Console(
+            config, client, is_free=lambda endpoint: endpoint not in taken, to_provider=to_provider
+        )
 
     return make
 

@@ -15,6 +15,7 @@ export type Route =
   | { page: 'keys' }
   | { page: 'audit' }
   | { page: 'members' }
+  | { page: 'groups' }
   | { page: 'account' }
   | { page: 'invitation'; secret: string }
   | { page: 'missing'; path: string };
@@ -44,6 +45,7 @@ const PLAIN = [
   'audit',
   'webhooks',
   'members',
+  'groups',
   'account',
 ] as const;
 

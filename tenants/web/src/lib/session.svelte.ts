@@ -1,7 +1,8 @@
 // Who is logged in, kept for the life of the page; the cookie is the browser's own.
 
-import type { Permission, Session } from '../api';
+import type { Permission, Session, SignInAnswer } from '../api';
 import { api, ApiProblem, setCsrfToken, told, whenUnauthorized } from './client';
+import { remember, type Purpose } from './sign_in';
 
 class SessionState {
   current = $state<Session | null>(null);
@@ -43,6 +44,19 @@ class SessionState {
 
   async accept(secret: string, password: string): Promise<void> {
     this.#set(await told(api.POST('/v1/invitation/accept', { body: { secret, password } })));
+    this.expired = false;
+  }
+
+  /** To the identity provider; the browser comes back with an answer in its address. */
+  async signIn(purpose: Purpose): Promise<void> {
+    const begun = await told(api.POST('/v1/sign-in'));
+    remember(purpose);
+    location.assign(begun.url);
+  }
+
+  /** With what the browser came back with. */
+  async finishSignIn(answer: SignInAnswer): Promise<void> {
+    this.#set(await told(api.POST('/v1/sign-in/answer', { body: answer })));
     this.expired = false;
   }
 
