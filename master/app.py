@@ -39,6 +39,7 @@ def create_app(node: MasterNode) -> Starlette:
             Route("/internal/v1/reports", routes.report, methods=["POST"]),
             Route("/internal/v1/allocations", routes.allocations, methods=["GET"]),
             Route("/internal/v1/quota", routes.overview, methods=["GET"]),
+            Route("/internal/v1/fleet", routes.fleet, methods=["GET"]),
             Route("/internal/v1/instances/{instance_id}/quota", routes.instance, methods=["GET"]),
             Route("/internal/v1/policy", routes.get_policy, methods=["GET"]),
             Route("/internal/v1/policy", routes.put_policy, methods=["PUT"]),
@@ -78,6 +79,10 @@ class _Routes:
     async def overview(self, request: Request) -> Response:  # noqa: ARG002 - Starlette's signature
         """GET every instance's quota, without history."""
         return _json(self._node.service.overview())
+
+    async def fleet(self, request: Request) -> Response:  # noqa: ARG002 - Starlette's signature
+        """GET a line of every instance."""
+        return _json(self._node.service.fleet())
 
     async def instance(self, request: Request) -> Response:
         """GET one instance's quota: `?seconds=N` of history, 0 to 3600."""

@@ -24,6 +24,7 @@ from tenants.backend.facts import FactsSource
 from tenants.backend.group_lags import GroupLags
 from tenants.config import ConsoleConfig
 from tenants.feed import Feed
+from tenants.fleet import FleetSource
 from tenants.found import Found, FoundLedger
 from tenants.hashing import HashingLine
 from tenants.hearsay import Hearsay
@@ -39,12 +40,14 @@ from tenants.rules.cluster_health import Illness, illness
 from tenants.rules.lifecycle import State
 from tenants.rules.model import Instance
 from tenants.rules.vports import Endpoint
+from tenants.series_recorder import SeriesRecorder
 from tenants.shared_ledger import SharedLedger
 from tenants.shared_limits import LoginLimits, RequestRates
 from tenants.store import followers, instances, registry
 from tenants.store.engine import Store
 from tenants.store.shared_session import Office, SharedSession, SoleOffice, others_live
 from tenants.system_topics import SystemTopics
+from tenants.topic_figures import TopicFigures
 from tenants.topic_limits import TopicLimits
 from tenants.usage_counter import UsageCounter
 from tenants.usecases.access_keys import AccessKeys
@@ -65,6 +68,7 @@ from tenants.usecases.operations import Operations
 from tenants.usecases.pipeline_runs import PipelineRuns
 from tenants.usecases.pipeline_schedules import PipelineSchedules
 from tenants.usecases.placement import Placement, port_is_free
+from tenants.usecases.series import Series
 from tenants.usecases.sign_in import SignIn
 from tenants.usecases.topics import Topics
 from tenants.usecases.usage import UsageReports
@@ -125,6 +129,7 @@ class Console:
         self.advice = AdviceReports(self._tables)
         self.gateways = SharedLedger()
         self.quota = QuotaSource(master)
+        self.fleet = FleetSource(master, self.instances.names)
         self.topics = Topics(self.store, self.cluster)
         self.messages = Messages(self.store, self.cluster, self.quota.is_full)
         self.facts = FactsSource(self.cluster)
@@ -147,6 +152,11 @@ class Console:
         self.alarms = Alarms(self.store)
         self.alarm_lags = Lags(self.cluster, self.lags)
         self.alarm_runner = self.alarm_runner_of(self.office)
+        self.series = Series(self.store)
+        self.topic_figures = TopicFigures(self.store, self.cluster, self.office)
+        self.series_recorder = SeriesRecorder(
+            self.series, self.quota, self.gateways, self.alarm_lags, self.topic_figures, self.office
+        )
         self.usage_counter = UsageCounter(self.store, self.cluster, self.office)
         self.webhooks = Webhooks(self.store, config.secret)
         sink = WebhookSink([ip_network(one) for one in config.webhook_ranges])
@@ -267,6 +277,8 @@ class Console:
         tasks.spawn("lags", self.alarm_runner.run_lags)
         tasks.spawn("webhooks", self.webhook_runner.run)
         tasks.spawn("system-topics", SystemTopics(self.store, self.cluster, self.office).run)
+        tasks.spawn("series", self.series_recorder.run)
+        tasks.spawn("topic-figures", self.topic_figures.run)
         tasks.spawn("usage", self.usage_counter.run)
         tasks.spawn("topic-limits", TopicLimits(self.store, self.cluster, self.office).run)
 

@@ -49,6 +49,12 @@ class ConsoleCollector(Collector):
         for outcome, number in self._console.usage_counter.counts.copy().items():
             counted.add_metric([outcome], number)
         yield counted
+        steps = CounterMetricFamily(
+            "portico_series_steps", "Steps of 15 s that were recorded, or not", labels=["outcome"]
+        )
+        for outcome, number in self._console.series_recorder.counts.copy().items():
+            steps.add_metric([outcome], number)
+        yield steps
         yield GaugeMetricFamily(
             "portico_usage_counted_until_timestamp_seconds",
             "Up to when usage is counted by this process; 0: it has counted none",

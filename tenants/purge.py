@@ -20,7 +20,7 @@ from tenants.rules.errors import NotFound, Refused
 from tenants.rules.lifecycle import Event, State
 from tenants.rules.model import Instance
 from tenants.shared_ledger import SharedLedger
-from tenants.store import alarms, followers, instances, registry, written_limits
+from tenants.store import alarms, followers, instances, registry, series, written_limits
 from tenants.store.engine import Store, StoreFault, feed_position
 from tenants.store.shared_session import Office
 
@@ -155,3 +155,4 @@ class Purge:
                 instances.set_state(connection, instance.id, state, None)
                 alarms.forget_instance(connection, instance.id)
                 written_limits.forget_instance(connection, instance.id)
+                series.forget_instance(connection, instance.id)

@@ -325,6 +325,20 @@ class DeletionView(ViewModel):
     purge_after: datetime
 
 
+class TrafficView(ViewModel):
+    """What flows through an instance now, over all its brokers that report."""
+
+    produce_bytes_per_s: int = Field(description="produced now", examples=[1_048_576])
+    consume_bytes_per_s: int = Field(description="consumed now", examples=[2_097_152])
+    throttled_ms_per_s: int = Field(
+        description="of each second, how long clients are held back, for what they use most", examples=[0]
+    )
+    silent_brokers: int = Field(
+        description="brokers that lead some of it and do not report: what they carry is not in the figures",
+        examples=[0],
+    )
+
+
 class InstanceView(ViewModel):
     """An instance: what was bought, where it is reached, how it does."""
 
@@ -341,6 +355,9 @@ class InstanceView(ViewModel):
     request_percent: int = Field(description="CPU time for requests in percent of one core, over the cluster")
     request_percent_derived: bool = Field(description="it goes with the byte rates: no other figure was set")
     stored_bytes: int | None = Field(description="null while the quota master does not answer")
+    traffic: TrafficView | None = Field(
+        description="what flows now; null while the quota master does not answer"
+    )
     blocked: bool | None = Field(description="producers are blocked: the instance is full")
     limits: LimitsView
     partitions: int | None = Field(description="partitions led by brokers, null while unknown")

@@ -35,6 +35,12 @@ StreamAnswer: Final[dict[int | str, dict[str, Any]]] = {
         "content": {"text/event-stream": {"schema": {"type": "string"}}},
     }
 }
+FleetAnswer: Final[dict[int | str, dict[str, Any]]] = {
+    200: {
+        "description": "one event each two seconds; `event: problem` while the quota master does not answer",
+        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+    }
+}
 
 
 @router.get("/instances/{instance}/quota", responses=documented(InstanceQuota), response_class=Response)
@@ -62,10 +68,13 @@ async def quota(plane: Plane) -> Response:
     return _json(await _everything(plane))
 
 
-@router.get("/quota/stream", responses=StreamAnswer, response_class=StreamingResponse)
-async def quota_stream(request: Request, plane: Plane, operator: Asker) -> StreamingResponse:
-    """Every instance live, as server-sent events."""
-    return _stream(request, plane, operator, None, lambda: _everything(plane))
+@router.get("/fleet/stream", responses=FleetAnswer, response_class=StreamingResponse)
+async def fleet_stream(request: Request, plane: Plane, operator: Asker) -> StreamingResponse:
+    """All instances live, as server-sent events: sums, and the first 25 by pressure, produce, consume,
+    storage, skew and unused rate. First everything (`whole`), then each two seconds what changed."""
+    return _LiveView(
+        _fleet_events(plane, _still_allowed(request, plane, operator, None)), plane.streams, operator
+    )
 
 
 async def _everything(plane: Console) -> Any:
@@ -90,6 +99,14 @@ def _stream(
     instance: Instance | None,
     message: Callable[[], Awaitable[Any]],
 ) -> StreamingResponse:
+    return _LiveView(
+        _events(plane, message, _still_allowed(request, plane, caller, instance)), plane.streams, caller
+    )
+
+
+def _still_allowed(
+    request: Request, plane: Console, caller: Caller, instance: Instance | None
+) -> Callable[[], Awaitable[bool]]:
     async def still_allowed() -> bool:
         try:
             if await asyncio.to_thread(credential_caller, plane.accounts, request.scope) != caller:
@@ -100,7 +117,7 @@ def _stream(
             return False
         return True
 
-    return _LiveView(_events(plane, message, still_allowed), plane.streams, caller)
+    return still_allowed
 
 
 class _LiveView(StreamingResponse):
@@ -137,6 +154,29 @@ async def _events(
         if sent % _RECHECK_EVERY == 0 and not await still_allowed():
             return
         await _until_next_period(plane.closing)
+
+
+async def _fleet_events(plane: Console, still_allowed: Callable[[], Awaitable[bool]]) -> AsyncIterator[bytes]:
+    number = sent = 0
+    yield b"retry: 2000\n\n"
+    async with plane.fleet.watched():
+        closing = asyncio.ensure_future(plane.closing.wait())
+        try:
+            while True:
+                news = asyncio.ensure_future(plane.fleet.after(number))
+                await asyncio.wait({news, closing}, return_when=asyncio.FIRST_COMPLETED)
+                if closing.done():
+                    news.cancel()
+                    return
+                frame = news.result()
+                # Who missed a frame, because it reads slowly, is told everything.
+                yield frame.changes if number and frame.number == number + 1 else frame.everything
+                number = frame.number
+                sent += 1
+                if sent % _RECHECK_EVERY == 0 and not await still_allowed():
+                    return
+        finally:
+            closing.cancel()
 
 
 async def _until_next_period(closing: asyncio.Event) -> None:

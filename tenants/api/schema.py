@@ -12,6 +12,7 @@ import contracts.pipeline
 import contracts.quota_view
 import tenants.api.advice_models
 import tenants.api.quota_models
+import tenants.api.series_models
 import tenants.api.usage_models
 import tenants.rules.usage_periods
 import tenants.usecases.advice
@@ -25,12 +26,16 @@ from tenants.api.middleware import COOKIE
 from tenants.api.models import Problem
 from tenants.api.problems import MEDIA_TYPE
 from tenants.api.quota_models import InstanceQuota, InstanceQuotas
+from tenants.api.series_models import MarkList, SeriesNames, SeriesView
 from tenants.api.usage_models import BillDetailView, BillList, BillOverview, UsageView
 from tenants.rules.permissions import operations
 
 _MESSAGES: Final = (
     InstanceQuota,
     InstanceQuotas,
+    SeriesView,
+    SeriesNames,
+    MarkList,
     JobStatus,
     UsageView,
     BillList,
@@ -46,6 +51,7 @@ _SAID_IN: Final = (
     tenants.rules.usage_periods,
     tenants.usecases.advice,
     tenants.api.quota_models,
+    tenants.api.series_models,
     tenants.api.usage_models,
     tenants.api.advice_models,
 )

@@ -61,6 +61,7 @@ def _instance_view(plane: Console, instance: Instance, usage: QuotaView | None) 
         request_percent=spec_of(instance).request_percent_applied,
         request_percent_derived=instance.request_percent is None,
         stored_bytes=None if usage is None else usage.stored_bytes,
+        traffic=None if usage is None else _traffic_view(usage),
         blocked=None if usage is None else usage.blocked,
         limits=models.LimitsView.model_validate(instance.limits, from_attributes=True),
         partitions=None if usage is None else sum(one.partitions_led for one in usage.brokers),
@@ -77,6 +78,16 @@ def _instance_view(plane: Console, instance: Instance, usage: QuotaView | None) 
         updated_at=at(instance.updated_at_ms),
         revision=instance.revision,
         applied=plane.feed.applied_everywhere(instance.revision),
+    )
+
+
+def _traffic_view(usage: QuotaView) -> models.TrafficView:
+    flows = (usage.produce, usage.consume, usage.cpu.total)
+    return models.TrafficView(
+        produce_bytes_per_s=usage.produce.rate_per_s,
+        consume_bytes_per_s=usage.consume.rate_per_s,
+        throttled_ms_per_s=max(one.throttled_ms_per_s for one in flows),
+        silent_brokers=sum(one.silent for one in usage.brokers),
     )
 
 

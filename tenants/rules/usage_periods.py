@@ -110,8 +110,8 @@ def span_of(
     start: datetime | None, end: datetime | None, resolution: Resolution, now_ms: int
 ) -> Span | list[Fault]:
     """What was asked for, or what is wrong with it. Times without a zone are UTC."""
-    to_ms = now_ms if end is None else _ms(end)
-    from_ms = max(0, to_ms - resolution.span_ms_default) if start is None else _ms(start)
+    to_ms = now_ms if end is None else ms_of(end)
+    from_ms = max(0, to_ms - resolution.span_ms_default) if start is None else ms_of(start)
     faults = [
         Fault(name, "must be in the years 1970 to 9999")
         for name, at_ms in (("from", from_ms), ("to", to_ms))
@@ -133,7 +133,8 @@ def p95(values: Sequence[int], slots: int) -> int:
     return 0 if rank <= zeros else sorted(values)[rank - zeros - 1]
 
 
-def _ms(at: datetime) -> int:
+def ms_of(at: datetime) -> int:
+    """Epoch ms; a time without a zone is UTC."""
     aware = at.replace(tzinfo=UTC) if at.tzinfo is None else at
     return int((aware - _EPOCH).total_seconds() * 1000)
 

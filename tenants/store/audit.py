@@ -1,11 +1,16 @@
 """The audit log: one row per write, in the same transaction."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any, Final
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, Select, func, insert, select
 
 from tenants.rules.model import Caller, Instance
 from tenants.store import idempotency, schema
+
+_LOOKED_THROUGH: Final = 5_000
+"""Newest entries among which those of all subjects are looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,25 @@ def record_of(
     record(connection, entry, now_ms)
 
 
+def happened(
+    connection: Connection,
+    subject: str | None,
+    actions: Collection[str],
+    from_ms: int,
+    to_ms: int,
+    limit: int,
+) -> list[Recorded]:
+    """Entries of a span, newest first: of a subject, or (None) of all among the newest that there are."""
+    table = schema.audit
+    query = select(table).where(table.c.action.in_(actions), table.c.at_ms >= from_ms, table.c.at_ms < to_ms)
+    if subject is not None:
+        query = query.where(table.c.subject == subject)
+    else:
+        newest = connection.scalar(select(func.max(table.c.id))) or 0
+        query = query.where(table.c.id > newest - _LOOKED_THROUGH)
+    return _recorded(connection, query.order_by(table.c.id.desc()).limit(limit))
+
+
 def page(connection: Connection, tenant: str | None, before_id: int | None, limit: int) -> list[Recorded]:
     """Entries, newest first; `tenant` None: everybody's."""
     table = schema.audit
@@ -62,6 +86,10 @@ def page(connection: Connection, tenant: str | None, before_id: int | None, limi
         query = query.where(table.c.tenant == tenant)
     if before_id is not None:
         query = query.where(table.c.id < before_id)
+    return _recorded(connection, query)
+
+
+def _recorded(connection: Connection, query: Select[Any]) -> list[Recorded]:
     return [
         Recorded(
             row["id"],

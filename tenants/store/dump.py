@@ -17,9 +17,13 @@ Row = Mapping[str, Any]
 """A table's row: texts, numbers, booleans, None, and what JSON holds."""
 
 _OF_PROCESSES: Final = frozenset(
-    {"sessions", "invitations", "followers", "control_processes", "idempotency_keys"}
+    {
+        *("sessions", "invitations", "followers", "control_processes", "idempotency_keys"),
+        *("series_steps", "series_blocks"),
+    }
 )
-"""The last: answers to be repeated for a day, new keys among them."""
+"""Idempotency keys: answers to be repeated for a day, new keys among them. Series: a copy is of what is, and
+begins its history anew."""
 _ROWS_PER_READ: Final = 500
 
 

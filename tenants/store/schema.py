@@ -11,6 +11,7 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     String,
     Table,
@@ -321,6 +322,7 @@ audit = Table(
     Column("subject", String(300), nullable=False),
     Column("detail", Text, nullable=False),
     Column("address", String(64)),
+    Index("ix_audit_subject", "subject", "id"),
 )
 
 injected_faults = Table(
@@ -542,3 +544,22 @@ moves = Table(
     Column("copies", JSON, nullable=False),
 )
 """Instances that go, or went, from one cluster to another. Of each at most one is not over."""
+
+series_steps = Table(
+    "series_steps",
+    metadata,
+    Column("at_ms", BigInteger, primary_key=True, autoincrement=False),
+    Column("data", LargeBinary, nullable=False),
+)
+"""What was recorded of all instances at each step, until it is in blocks (`tenants.rules.series`)."""
+
+series_blocks = Table(
+    "series_blocks",
+    metadata,
+    Column("instance_id", String(12), primary_key=True),
+    Column("step_ms", Integer, primary_key=True, autoincrement=False),
+    Column("start_ms", BigInteger, primary_key=True, autoincrement=False),
+    Column("data", LargeBinary, nullable=False),
+    Index("ix_series_blocks_start", "step_ms", "start_ms"),
+)
+"""Points of one instance, empty: of the deployment."""

@@ -42,6 +42,10 @@ export type FaultKind = Schemas['FaultKind'];
 export type FaultStart = Schemas['FaultStart'];
 export type Fault = Schemas['FaultView'];
 
+export type SeriesView = Schemas['SeriesView'];
+export type SeriesKind = Schemas['Kind'];
+export type MarkList = Schemas['MarkList'];
+
 export type Alarm = Schemas['AlarmView'];
 export type AlarmList = Schemas['AlarmList'];
 export type AlarmRule = Schemas['AlarmRuleView'];
@@ -90,7 +94,6 @@ export type Series = (number | null)[];
 export type HistoryDirection = Schemas['HistoryDirection'];
 export type History = Schemas['History'];
 export type QuotaView = Schemas['InstanceQuota'];
-export type QuotaOverview = Schemas['InstanceQuotas'];
 
 export type RunState = Schemas['RunState'];
 export type Run = Schemas['RunView'];

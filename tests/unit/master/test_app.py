@@ -7,6 +7,7 @@ import httpx
 import msgspec
 import pytest
 
+from contracts.fleet import FleetOverview
 from contracts.quota import ReportAnswer
 from contracts.quota_view import QuotaOverview, QuotaView
 from master.app import BODY_BYTES_MAX, create_app
@@ -57,6 +58,9 @@ async def test_views(http: httpx.AsyncClient, service: MasterService) -> None:
     assert view.brokers[0].produce.rate_per_s == 9 and view.history.at_ms
     every = await http.get("/internal/v1/quota")
     assert msgspec.json.decode(every.content, type=QuotaOverview).instances[0].instance_id == ID
+    lines = msgspec.json.decode((await http.get("/internal/v1/fleet")).content, type=FleetOverview)
+    assert [(row.instance_id, row.produce_per_s, row.silent_brokers) for row in lines.rows] == [(ID, 9, 0)]
+    assert lines.at_ms == view.history.at_ms[-1]
 
 
 GOOD = msgspec.to_builtins(a_report(1, traffic(5)))

@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from contracts.fleet import FleetOverview, FleetRow
 from contracts.quota_view import CpuQuota, DirectionQuota, QuotaOverview, QuotaView, Rule
 from runtime.internal_http import InternalClient
 from runtime.redis_link import RedisUrl
@@ -50,6 +51,7 @@ class MasterServer:
         self.app = Starlette(
             routes=[
                 Route("/internal/v1/quota", self._overview),
+                Route("/internal/v1/fleet", self._fleet),
                 Route("/internal/v1/instances/{instance}/quota", self._instance),
             ]
         )
@@ -94,6 +96,26 @@ class MasterServer:
             return Response(status_code=503)
         overview = QuotaOverview(at_ms=1, policy="seed", instances=tuple(self.views.values()))
         return Response(msgspec.json.encode(overview))
+
+    async def _fleet(self, _request: Request) -> Response:
+        self.questions += 1
+        self.asked += 1
+        if self.is_down:
+            return Response(status_code=503)
+        rows = [
+            FleetRow(
+                one.instance_id,
+                *(one.produce.rate_per_s, one.consume.rate_per_s),
+                *(one.produce.purchased_per_s, one.consume.purchased_per_s),
+                one.produce.throttled_ms_per_s,
+                *(one.stored_bytes, one.capacity_bytes),
+                blocked=one.blocked,
+                skew_percent=0,
+                silent_brokers=0,
+            )
+            for one in self.views.values()
+        ]
+        return Response(msgspec.json.encode(FleetOverview(at_ms=1, policy="seed", rows=tuple(rows))))
 
     async def _instance(self, request: Request) -> Response:
         self.asked += 1

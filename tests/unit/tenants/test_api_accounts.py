@@ -190,7 +190,7 @@ async def test_roles(operator: Caller) -> None:
         ("GET", "tenants", None),
         ("POST", "tenants", {"name": "x"}),
         ("GET", "quota", None),
-        ("GET", "quota/stream", None),
+        ("GET", "fleet/stream", None),
         ("GET", "brokers", None),
         ("POST", "keys", {"name": "k", "role": "operator"}),
     ):

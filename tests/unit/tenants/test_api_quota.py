@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+from typing import Any
 
 import httpx
 import pytest
@@ -62,6 +63,7 @@ def always_fresh(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def short_period(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quota, "_PERIOD_MS", 20)
+    monkeypatch.setattr("tenants.fleet.PERIOD_MS", 20)
     monkeypatch.setattr(quota, "_RECHECK_EVERY", 2)
 
 
@@ -103,8 +105,7 @@ async def test_a_stream_tells_that_the_master_is_gone_and_goes_on(
     plane: Console, operator: Caller, master: MasterServer
 ) -> None:
     master.is_down = True
-    _retry, *events = await _events(plane, master, asyncio.create_task(operator("GET", "quota/stream")))
-    assert len(events) > 2
+    _retry, *events = await _events(plane, master, asyncio.create_task(operator("GET", "fleet/stream")))
     assert events[0].startswith("event: problem\ndata: ")
 
 
@@ -132,7 +133,7 @@ async def test_streams_are_bounded(plane: Console, operator: Caller) -> None:
         for number in range(callers.STREAMS_MAX):
             looker = Asker("key", str(number), f"tenant-{number % 10}", Role.VIEWER, None)
             held.enter_context(plane.streams.one(looker))
-        assert (await operator("GET", "quota/stream")).status_code == 503
+        assert (await operator("GET", "fleet/stream")).status_code == 503
     assert len(plane.streams) == 0
 
 
@@ -189,3 +190,81 @@ async def test_one_tenants_requests_at_once_are_bounded(
     assert answers.count(200) == callers.REQUESTS_MAX_PER_TENANT
     assert answers.count(429) == 200 - callers.REQUESTS_MAX_PER_TENANT
     assert (await greedy("GET", "instances/shop/quota")).status_code == 200
+
+
+# --- the dashboard ---------------------------------------------------------------------------------------
+
+
+def _frames(text: str) -> list[dict[str, Any]]:
+    return [json.loads(part[6:]) for part in text.split("\n\n") if part.startswith("data: ")]
+
+
+@pytest.mark.usefixtures("short_period")
+async def test_a_dashboard_is_told_everything_once_and_then_what_changed(
+    plane: Console, operator: Caller, master: MasterServer
+) -> None:
+    one, other = [str((await operator.order(name))["id"]) for name in ("shop", "till")]
+    for key in (one, other, "i00000000000"):
+        master.knows(key)
+    stream = asyncio.create_task(operator("GET", "fleet/stream"))
+    await _asked(plane, master, 3)
+    master.knows(other, 8, blocked=True)
+    await _asked(plane, master, 3)
+    del master.views[one]
+    await _asked(plane, master, 3)
+    plane.closing.set()
+    first, *rest = _frames((await stream).text)
+    assert first["whole"] and first["totals"]["instances"] == 2
+    assert first["rows"][one]["name"] == "shop"
+    assert first["walls"]["pressure"] == [one, other], "calm ones are in order of their names"
+    rows, pressure = first["rows"], first["walls"]["pressure"]
+    for frame in rest:  # one that was missed, because the machine is busy, is followed by everything
+        kept = {} if frame["whole"] else {key: row for key, row in rows.items() if key not in frame["gone"]}
+        rows = kept | {key: kept.get(key, {}) | row for key, row in frame["rows"].items()}
+        pressure = frame["walls"].get("pressure", pressure)
+    assert (list(rows), pressure) == ([other], [other])
+    assert (rows[other]["stored_bytes"], rows[other]["blocked"]) == (8, True)
+
+
+@pytest.mark.usefixtures("short_period")
+async def test_viewers_share_one_question_and_nobody_asks_without_one(
+    plane: Console, operator: Caller, master: MasterServer
+) -> None:
+    streams = [asyncio.create_task(operator("GET", "fleet/stream")) for _ in range(10)]
+    await _asked(plane, master, 4)
+    asked = master.questions
+    plane.closing.set()
+    frames = [_frames((await stream).text) for stream in streams]
+    assert all(frames) and sum(map(len, frames)) > asked
+    asked = master.questions
+    await asyncio.sleep(0.1)
+    assert master.questions == asked
+
+
+@pytest.mark.usefixtures("short_period")
+async def test_who_looks_while_the_master_is_gone_sees_the_last_numbers_and_their_age(
+    plane: Console, operator: Caller, master: MasterServer
+) -> None:
+    made = await operator.order()
+    master.knows(str(made["id"]), 7)
+    stream = asyncio.create_task(operator("GET", "fleet/stream"))
+    await _asked(plane, master, 2)
+    master.is_down = True
+    await _asked(plane, master, 2)
+    late = asyncio.create_task(operator("GET", "fleet/stream"))
+    await _asked(plane, master, 3)
+    plane.closing.set()
+    await stream
+    text = (await late).text
+    frames = _frames(text)
+    assert frames[0]["totals"]["stored_bytes"] == 7
+    assert frames[0]["at_ms"] == 1, "as old as it is"
+    assert "event: problem" in text
+
+
+async def _asked(plane: Console, master: MasterServer, times: int) -> None:
+    await _opened(plane)
+    enough = master.questions + times
+    async with asyncio.timeout(60):
+        while master.questions < enough:
+            await asyncio.sleep(0.005)

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 import pytest
-from sqlalchemy import JSON, BigInteger, Boolean, Column, Float, Integer, Table, insert, select
+from sqlalchemy import JSON, BigInteger, Boolean, Column, Float, Integer, LargeBinary, Table, insert, select
 
 from contracts.injected_faults import InjectedFault
 from contracts.oauth import OauthSpec
@@ -39,7 +39,10 @@ _PARTICULAR: Final[dict[str, dict[str, Any]]] = {
     },
 }
 """What is read as more than a column's kind."""
-BEHIND: Final = {"sessions", "invitations", "followers", "control_processes", "idempotency_keys"}
+BEHIND: Final = {
+    *("sessions", "invitations", "followers", "control_processes", "idempotency_keys"),
+    *("series_steps", "series_blocks"),
+}
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -75,6 +78,8 @@ def _value(column: "Column[Any]", number: int) -> Any:
         return LARGE + number
     if isinstance(column.type, Integer):
         return number + 1
+    if isinstance(column.type, LargeBinary):
+        return bytes([number])
     if isinstance(column.type, Float):
         return number + 0.1
     return f"{number}-ü\u2028"[: getattr(column.type, "length", None) or 20]

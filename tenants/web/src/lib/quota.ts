@@ -82,28 +82,5 @@ export function pressureOf(direction: DirectionQuota): Pressure {
 export const heldBackMs = (view: QuotaView): number =>
   Math.max(...FLOWS.map((flow) => totalOf(view, flow).throttled_ms_per_s));
 
-export interface Totals {
-  produce: number;
-  consume: number;
-  stored: number;
-  capacity: number;
-  throttled: number;
-  blocked: number;
-}
-
-/** Sums over all instances, for the operator's first line. */
-export function totalsOf(views: readonly QuotaView[]): Totals {
-  const totals: Totals = { produce: 0, consume: 0, stored: 0, capacity: 0, throttled: 0, blocked: 0 };
-  for (const view of views) {
-    totals.produce += view.produce.rate_per_s;
-    totals.consume += view.consume.rate_per_s;
-    totals.stored += view.stored_bytes;
-    totals.capacity += view.capacity_bytes;
-    if (heldBackMs(view) > 0) totals.throttled += 1;
-    if (view.blocked) totals.blocked += 1;
-  }
-  return totals;
-}
-
 /** Throttled milliseconds of each second as people read them. */
 export const formatThrottle = (msPerS: number): string => (msPerS === 0 ? 'none' : `${Math.round(msPerS)} ms/s`);

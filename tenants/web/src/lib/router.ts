@@ -3,11 +3,11 @@
 import { ALL, filterOf, queryOf, type AlarmFilter } from './alarm_filter';
 
 export type Route =
-  | { page: 'instances' }
+  | { page: 'instances'; query?: string }
   | { page: 'alarms'; filter: AlarmFilter }
   | { page: 'webhooks' }
-  | { page: 'instance'; id: string; tab: InstanceTab; item: string | null }
-  | { page: 'dashboard' }
+  | { page: 'instance'; id: string; tab: InstanceTab; item: string | null; query?: string }
+  | { page: 'dashboard'; query?: string }
   | { page: 'brokers' }
   | { page: 'bills' }
   | { page: 'pipeline' }
@@ -27,6 +27,7 @@ export const INSTANCE_TABS = [
   'alarms',
   'whitelist',
   'quota',
+  'history',
   'usage',
   'bill',
   'faults',
@@ -70,17 +71,19 @@ export function parseRoute(hash: string): Route {
   const [path, query] = splitOnce(hash.replace(/^#?\/?/, ''));
   const missing: Route = { page: 'missing', path };
   if (path === 'alarms') return { page: 'alarms', filter: query === null ? ALL : filterOf(query) };
-  if (query !== null) return missing;
   const parts = path === '' ? [] : path.split('/').map(decode);
   if (parts.some((part) => part === null || part === '')) return missing;
   const [head, id, tab, item, ...rest] = parts as string[];
-  if (head === undefined) return { page: 'instances' };
+  const more = query === null || query === '' ? {} : { query };
+  if (head === undefined || (head === 'instances' && id === undefined)) return { page: 'instances', ...more };
+  if (head === 'dashboard' && id === undefined) return { page: 'dashboard', ...more };
   if (head === 'instances' && id !== undefined) {
     const name = tab ?? 'overview';
     const hasItem = item !== undefined;
     if (!isTab(name) || rest.length > 0 || (hasItem && !WITH_ITEM.includes(name))) return missing;
-    return { page: 'instance', id, tab: name, item: item ?? null };
+    return { page: 'instance', id, tab: name, item: item ?? null, ...more };
   }
+  if (query !== null) return missing;
   if (head === 'invitation' && id !== undefined && parts.length === 2) return { page: 'invitation', secret: id };
   const plain = PLAIN.find((name) => name === head);
   return plain && parts.length === 1 ? { page: plain } : missing;
@@ -88,9 +91,10 @@ export function parseRoute(hash: string): Route {
 
 export function hrefOf(route: Exclude<Route, { page: 'missing' | 'invitation' }>): string {
   if (route.page === 'alarms') return `#/alarms${queryOf(route.filter)}`;
-  if (route.page !== 'instance') return `#/${route.page}`;
+  const query = 'query' in route && route.query ? `?${route.query}` : '';
+  if (route.page !== 'instance') return `#/${route.page}${query}`;
   const base = `#/instances/${encodeURIComponent(route.id)}/${route.tab}`;
-  return route.item === null ? base : `${base}/${encodeURIComponent(route.item)}`;
+  return (route.item === null ? base : `${base}/${encodeURIComponent(route.item)}`) + query;
 }
 
 export const instanceHref = (id: string, tab: InstanceTab = 'overview', item: string | null = null): string =>

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { BrokerDirection, BrokerQuota, CpuPoint, CpuQuota, DirectionQuota, History, QuotaView } from '../api';
-import { formatThrottle, heldBackMs, pressureOf, totalsOf, verdictOf } from './quota';
+import { formatThrottle, heldBackMs, pressureOf, verdictOf } from './quota';
 import { QuotaSeries } from './series';
 
 const flow = (rate: number, throttled = 0): BrokerDirection => ({
@@ -164,11 +164,6 @@ describe('quota words', () => {
     const spent = view(1, [], { cpu: cpu([], 40) });
     expect(verdictOf(spent, 'cpu').title).toBe('Static shares: q = F');
     expect(heldBackMs(spent)).toBe(40);
-    expect(totalsOf([spent]).throttled).toBe(1);
     expect(verdictOf({ ...spent, blocked: true }, 'cpu').title).toBe('Static shares: q = F');
-  });
-  it('sums instances', () => {
-    const views = [view(1, []), view(1, [], { blocked: true, produce: direction(5, 9) })];
-    expect(totalsOf(views)).toEqual({ produce: 15, consume: 40, stored: 14, capacity: 200, throttled: 1, blocked: 1 });
   });
 });

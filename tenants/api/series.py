@@ -1,0 +1,144 @@
+"""Series that stay: points of an instance, its brokers, topics and groups; of all for operators; marks."""
+
+import asyncio
+from datetime import datetime
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Query
+from fastapi.responses import Response
+
+from runtime.clock import epoch_ms
+from tenants.api.answers import documented, json_answer
+from tenants.api.context import Found, Plane, at
+from tenants.api.series_models import Mark, MarkList, SeriesNames, SeriesView
+from tenants.console import Console
+from tenants.rules.errors import Invalid
+from tenants.rules.lifecycle import Fault
+from tenants.rules.series import DEPLOYMENT, METRICS, POINTS_MAX, Kind, Span, span_of
+from tenants.rules.usage_periods import ms_of
+
+router = APIRouter(prefix="/v1", tags=["series"])
+OF_INSTANCES: Final = frozenset({Kind.INSTANCE, Kind.BROKER, Kind.TOPIC, Kind.GROUP})
+OF_DEPLOYMENT: Final = frozenset({Kind.FLEET, Kind.BROKER})
+From = Annotated[
+    datetime | None,
+    Query(
+        alias="from",
+        description="RFC 3339, UTC without a zone; an hour before `to` by default. 15 s are kept for a day, "
+        "five minutes for 30 days",
+        examples=["2026-11-01T00:00:00Z"],
+    ),
+]
+To = Annotated[
+    datetime | None, Query(description="exclusive; now by default", examples=["2026-11-01T06:00:00Z"])
+]
+Points = Annotated[
+    int, Query(ge=10, le=POINTS_MAX, description="at most so many points: steps are the longer, the fewer")
+]
+Name = Annotated[
+    str, Query(max_length=300, description="which broker (its node id), topic or group; `GET series/names`")
+]
+
+
+@router.get("/instances/{instance}/series", responses=documented(SeriesView), response_class=Response)
+async def instance_series(
+    plane: Plane,
+    found: Found,
+    kind: Annotated[Kind, Query(description="what it is of; not `fleet`")] = Kind.INSTANCE,
+    name: Name = "",
+    start: From = None,
+    to: To = None,
+    points: Points = POINTS_MAX,
+) -> Response:
+    """One series of an instance: rates, throttled time and storage, of it or of one broker; growth and size
+    of a topic; how far a group is behind. At most 31 days at once."""
+    span = _span(start, to, points)
+    return json_answer(await _read(plane, found.id, _of(kind, OF_INSTANCES), name, span))
+
+
+@router.get("/instances/{instance}/series/names", responses=documented(SeriesNames), response_class=Response)
+async def instance_series_names(
+    plane: Plane,
+    found: Found,
+    kind: Annotated[Kind, Query(description="`broker`, `topic` or `group`")] = Kind.TOPIC,
+    start: From = None,
+    to: To = None,
+) -> Response:
+    """The brokers, topics or groups of an instance that have a series in a span."""
+    return json_answer(await _names(plane, found.id, _of(kind, OF_INSTANCES), _span(start, to, POINTS_MAX)))
+
+
+@router.get("/instances/{instance}/marks", responses=documented(MarkList), response_class=Response)
+async def instance_marks(plane: Plane, found: Found, start: From = None, to: To = None) -> Response:
+    """What happened to an instance in a span: changes of its size and state, injected faults, alarms."""
+    return json_answer(await _marks(plane, found.id, _span(start, to, POINTS_MAX)))
+
+
+@router.get("/series", responses=documented(SeriesView), response_class=Response)
+async def all_series(
+    plane: Plane,
+    kind: Annotated[Kind, Query(description="`fleet`: all instances; `broker`: one of them")] = Kind.FLEET,
+    name: Name = "",
+    start: From = None,
+    to: To = None,
+    points: Points = POINTS_MAX,
+) -> Response:
+    """One series of all instances together, or of one broker over all of them."""
+    span = _span(start, to, points)
+    return json_answer(await _read(plane, DEPLOYMENT, _of(kind, OF_DEPLOYMENT), name, span))
+
+
+@router.get("/series/names", responses=documented(SeriesNames), response_class=Response)
+async def all_series_names(plane: Plane, start: From = None, to: To = None) -> Response:
+    """The brokers that have a series in a span."""
+    return json_answer(await _names(plane, DEPLOYMENT, Kind.BROKER, _span(start, to, POINTS_MAX)))
+
+
+@router.get("/marks", responses=documented(MarkList), response_class=Response)
+async def all_marks(plane: Plane, start: From = None, to: To = None) -> Response:
+    """What happened in a span: instances that were made, changed or deleted, and operators' own alarms."""
+    return json_answer(await _marks(plane, DEPLOYMENT, _span(start, to, POINTS_MAX)))
+
+
+def _span(start: datetime | None, to: datetime | None, points: int) -> Span:
+    """Raises: Invalid."""
+    span = span_of(
+        None if start is None else ms_of(start), None if to is None else ms_of(to), epoch_ms(), points
+    )
+    if not isinstance(span, Span):
+        raise Invalid(span)
+    return span
+
+
+def _of(kind: Kind, kinds: frozenset[Kind]) -> Kind:
+    """Raises: Invalid."""
+    if kind not in kinds:
+        raise Invalid([Fault("kind", f"must be one of {', '.join(sorted(kinds))}")])
+    return kind
+
+
+async def _read(plane: Console, owner: str, kind: Kind, name: str, span: Span) -> SeriesView:
+    columns = (await asyncio.to_thread(plane.series.read, owner, kind, name, span)).columns
+    times = list(span.times())
+    points = [columns.get(at_ms) for at_ms in times]
+    return SeriesView(
+        kind=kind,
+        name=name,
+        start_ms=times[0],
+        step_ms=span.step_ms,
+        newest_at_ms=max(columns, default=None),
+        metrics={
+            metric.name: [None if point is None else point[place] for point in points]
+            for place, metric in enumerate(METRICS[kind])
+        },
+    )
+
+
+async def _names(plane: Console, owner: str, kind: Kind, span: Span) -> SeriesNames:
+    return SeriesNames(items=tuple(await asyncio.to_thread(plane.series.names, owner, kind, span)))
+
+
+async def _marks(plane: Console, owner: str, span: Span) -> MarkList:
+    found = await asyncio.to_thread(plane.series.marks, owner, span.from_ms, span.to_ms)
+    items = tuple(Mark(at=at(one.at_ms).isoformat(), kind=one.kind, says=one.says) for one in found)
+    return MarkList(items=items)
