@@ -1,32 +1,18 @@
-"""Go clients at a vip:vport: franz-go and sarama."""
-
-import os
-import shutil
-import subprocess
-from pathlib import Path
+"""Go clients at a vip:vport, by the programs and the judge of tier `clients`."""
 
 import pytest
 
+from tests.clients.certificate import unnamed
+from tests.clients.lane import Given, run
+from tests.clients.places import BUILT_IN, Place
+from tests.clients.programs import FRANZ_GO, KAFKA_GO, SARAMA, Client
 from tests.integration.stack import Stack
-
-SOURCES = Path(__file__).parent / "go"
 
 
 @pytest.mark.go
 @pytest.mark.timeout(600)
-def test_franz_go_and_sarama(stack: Stack, tmp_path: Path) -> None:
-    assert shutil.which("go"), "this tier needs a Go toolchain: install one, or leave the tier out"
-    program = tmp_path / "foreign"
-    build = subprocess.run(
-        ["go", "build", "-o", str(program), "."],
-        cwd=SOURCES,
-        capture_output=True,
-        text=True,
-        timeout=400,
-        env=os.environ | {"GOFLAGS": "-mod=readonly"},
-    )
-    assert build.returncode == 0, build.stderr
-    bootstrap = stack.create_instance("go-clients")["bootstrap_servers"]
-    ran = subprocess.run([str(program), bootstrap], capture_output=True, text=True, timeout=120)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert len(ran.stdout.splitlines()) == 2
+@pytest.mark.parametrize("client", [FRANZ_GO, SARAMA, KAFKA_GO], ids=lambda client: client.name)
+def test_a_go_client(stack: Stack, client: Client) -> None:
+    instance = Place(stack, stack.data_dir).instance(client.name, "plain")
+    found = run(client, instance, Given(instance), "plain")
+    assert not (complaints := unnamed(client.name, f"{BUILT_IN}, plain", found)), "\n".join(complaints)

@@ -79,7 +79,7 @@ def tracked(*patterns: str) -> list[Path]:
 
 
 def test_lock_files_name_no_host() -> None:
-    locks = tracked("requirements/*.lock", "tenants/web/package-lock.json")
+    locks = tracked("requirements/*.lock", "*/package-lock.json")
     assert len(locks) >= 4
     for lock in locks:
         hosts = re.findall(r"https?://[^\s\"']+", lock.read_text())

@@ -1,0 +1,1 @@
+"""Clients of Python, each as a program of the contract."""
