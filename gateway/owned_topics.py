@@ -6,8 +6,16 @@ from uuid import UUID
 
 from gateway.session.call import Call, Later, Outcome
 from gateway.session.deps import Deps
+from wire.faults import ForeignName
 
 Decision: TypeAlias = Outcome | Later
+
+
+def check_own(call: Call, topic_ids: Iterable[UUID | None]) -> None:
+    """An answer names topics that were asked for, so its ids are known. Raises: ForeignName."""
+    known = call.instance.topic_ids
+    if any(topic_id is not None and known.name(topic_id) is None for topic_id in topic_ids):
+        raise ForeignName("an answer with the id of a topic that is not the instance's")
 
 
 def with_ids_known(call: Call, topic_ids: Iterable[UUID | None], decide: Callable[[], Decision]) -> Decision:

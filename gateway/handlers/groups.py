@@ -18,7 +18,7 @@ from kio.static.protocol import Entity
 
 from contracts.acls import Operation, ResourceType
 from contracts.specs import Engine
-from gateway.owned_topics import Decision, with_ids_known
+from gateway.owned_topics import Decision, check_own, with_ids_known
 from gateway.rules.acls import NOT_ASKED
 from gateway.session.call import Answer, Call, Forward, Outcome
 from gateway.topic_access import Refused, refused_topics, with_refused, without_refused
@@ -201,10 +201,12 @@ def _topics_of(group: ConsumerGroupDescribeResponseDescribedGroup) -> set[str]:
 
 
 def on_response(call: Call, response: Any) -> Any:
-    """Answer for what was left out."""
+    """Answer for what was left out. Raises: ForeignName."""
     if hasattr(response, "groups") and call.api_key == ApiKey.OFFSET_FETCH:
+        check_own(call, (each for group in response.groups for each in _ids(group.topics)))
         return _of_several_answered(call, response)
     if call.api_key in _OF_TOPICS:
+        check_own(call, _ids(response.topics))
         return with_refused(call, response, _OF_TOPICS[call.api_key], call.exchange.notes)
     if call.api_key not in _LISTS:
         return response

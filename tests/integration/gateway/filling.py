@@ -1,8 +1,8 @@
 """Messages with something in every field, so that a walk over the table meets each name."""
 
 import datetime
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
@@ -25,26 +25,59 @@ NUMBERS |= {"resource_pattern_type": 3, "pattern_type_filter": 3, "node_id": 1, 
 NUMBERS |= {"num_partitions": 1, "session_epoch": 0, "controller_id": 1, "replica_epoch": -1}
 
 
-def filled(message_class: Any, namers: list[Namer], **numbers: int) -> Any:
+class Filling(NamedTuple):
+    """What stands in an entry: a name of each class, and the id of its topic."""
+
+    namer: Namer
+    topic_id: UUID = UUID(int=7)
+    by_id: bool = False
+    """Whether a topic has its id alone, where a name may be absent beside it."""
+
+
+def filled(message_class: Any, namers: Sequence[Namer | Filling], **numbers: int) -> Any:
     """A message whose lists have one entry per namer. Fields outside lists use the first."""
     kind = kind_of(message_class)
-    return build(message_class, _values(message_class, kind, "", namers, numbers))
+    fillings = [one if isinstance(one, Filling) else Filling(one) for one in namers]
+    return build(message_class, _values(message_class, kind, "", fillings, numbers))
+
+
+def has_topic_ids(message_class: Any) -> bool:
+    """Whether a message names topics by their ids."""
+    return any(
+        has_topic_ids(field.value_type) if field.kafka_type == "entity" else field.name == "topic_id"
+        for field in fields_of(message_class)
+    )
+
+
+def has_bare_topic_ids(message_class: Any) -> bool:
+    """Whether some of these ids have no name beside them."""
+    fields = fields_of(message_class)
+    names = {field.name for field in fields}
+    bare = "topic_id" in names and not names & {"name", "topic_name"}
+    return bare or any(
+        has_bare_topic_ids(field.value_type) for field in fields if field.kafka_type == "entity"
+    )
 
 
 def _values(
-    message_class: Any, kind: MessageKind, path: str, namers: list[Namer], numbers: Any
+    message_class: Any, kind: MessageKind, path: str, fillings: list[Filling], numbers: Any
 ) -> dict[str, Any]:
     values = {}
-    for field in fields_of(message_class):
+    fields = fields_of(message_class)
+    beside_id = any(field.name == "topic_id" for field in fields)
+    for field in fields:
         at = f"{path}.{field.name}" + ("[]" if field.is_array else "")
-        each = [_value(field, kind, at, namer, numbers) for namer in namers]
+        each = [_value(field, kind, at, filling, numbers) for filling in fillings]
         values[field.name] = each if field.is_array else each[0]
+        if beside_id and field.name == "name" and field.nullable and fillings[0].by_id:
+            values[field.name] = None
     return values
 
 
-def _value(field: Field, kind: MessageKind, at: str, namer: Namer, numbers: dict[str, int]) -> Any:
+def _value(field: Field, kind: MessageKind, at: str, filling: Filling, numbers: dict[str, int]) -> Any:
+    namer = filling.namer
     if field.kafka_type == "entity":
-        return _values(field.value_type, kind, at, [namer], numbers)
+        return _values(field.value_type, kind, at, [filling], numbers)
     if field.name in numbers or field.name in NUMBERS:
         return (NUMBERS | numbers)[field.name]
     if needs_class(field) and field.kafka_type == "string":
@@ -53,7 +86,12 @@ def _value(field: Field, kind: MessageKind, at: str, namer: Namer, numbers: dict
         if needs_class(field) and classify(kind, at, field) is FieldClass.CONSUMER_METADATA:
             return subscription(namer(FieldClass.CONSUMER_METADATA))
         return b"opaque"
-    zero: dict[str, Any] = {"bool": False, "error_code": ErrorCode.none, "float64": 0.0, "uuid": UUID(int=7)}
+    zero: dict[str, Any] = {
+        "bool": False,
+        "error_code": ErrorCode.none,
+        "float64": 0.0,
+        "uuid": filling.topic_id,
+    }
     if field.kafka_type.startswith("timedelta"):
         return datetime.timedelta(0)
     if field.kafka_type.startswith("datetime"):
