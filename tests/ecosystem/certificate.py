@@ -22,7 +22,8 @@ class Part(Enum):
     MIRROR_KAFKA = "MirrorMaker 2, from Apache Kafka inward"
     FLINK = "Flink"
     DEBEZIUM = "Debezium"
-    GROUPS = "A consumer group of KIP-848 with clients of two makers"
+    GROUPS = "A consumer group of KIP-848 with clients of four makers"
+    GROUPS_OF_THREE = "The same on three brokers"
 
 
 class Result(NamedTuple):

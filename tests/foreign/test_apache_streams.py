@@ -8,10 +8,24 @@ from typing import Final
 
 import pytest
 
-from tests.foreign.apache.suite import STREAMS, Clusters, at_the_control, complaints, listed, one_kafka, run
+from tests.foreign.apache.suite import (
+    STREAMS,
+    Clusters,
+    at_the_control,
+    complaints,
+    listed,
+    one_kafka,
+    run,
+    unmentioned,
+)
 from tests.integration.stack import running_stack
 
 _LIST: Final = Path(__file__).parent / "apache" / "streams.toml"
+
+
+@pytest.mark.apache
+def test_what_is_left_out_has_its_reason() -> None:
+    assert not unmentioned(_LIST)
 
 
 @pytest.mark.apache
