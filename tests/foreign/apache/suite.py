@@ -76,9 +76,8 @@ STREAMS_RUN: Final = (
     *("LagFetch", "OptimizedKTable", "Rebalance", "RebalanceTaskClosure", "RegexSource", "SmokeTestDriver"),
     *("StandbyTaskCreation", "StandbyTaskEOS", "TaskAssignor", "TaskMetadata"),
 )
-"""Classes that say much about a cluster in a minute or so each: groups that rebalance, restoring from changelogs,
-standbys, transactions, topics that come and go, regular expressions, resets. `streams.toml` says why each of the
-others is left out."""
+"""Classes that say much about a cluster in a minute or so each: rebalances, restoring, standbys,
+transactions, topics that come and go, regular expressions, resets. `streams.toml` says why others are not."""
 STREAMS: Final = Suite(
     "kafka-streams-integration-tests",
     _HERE / "streams_java",
