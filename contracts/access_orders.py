@@ -5,6 +5,7 @@ from typing import Final
 import msgspec
 
 from contracts.acls import Acl, AclFilter
+from contracts.client_metrics import MetricsSubscription
 from contracts.specs import MESSAGE_VERSION
 from contracts.users import Mechanism, ScramCredential
 
@@ -25,8 +26,9 @@ class UserMechanism(msgspec.Struct, frozen=True, array_like=True):
     mechanism: Mechanism
 
 
-class AccessOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """POST /internal/v1/access. The gateway has looked whether its user may."""
+class AccessOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """POST /internal/v1/access. The gateway has looked whether its user may. What is empty is left out:
+    gateways may be newer than the control plane, which refuses what it does not know."""
 
     instance_id: str
     principal: str
@@ -40,7 +42,10 @@ class AccessOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """What users' passwords are checked by from now on; users that are not there are made."""
     forgotten: tuple[UserMechanism, ...] = ()
     """How users may log in no longer. One that cannot at all is deleted."""
-    version: int = MESSAGE_VERSION
+    subscriptions: tuple[MetricsSubscription, ...] = ()
+    """To client metrics, each in place of the one of its name; one that says nothing is deleted."""
+    version: int = msgspec.field(default_factory=lambda: MESSAGE_VERSION)
+    """Told always."""
 
 
 class AccessAnswer(msgspec.Struct, frozen=True, kw_only=True):

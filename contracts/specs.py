@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from contracts.acls import Acl
+from contracts.client_metrics import ClientReport, MetricsSubscription
 from contracts.injected_faults import InjectedFault
 from contracts.oauth import OauthSpec
 from contracts.request_time import PERCENT_US_PER_S, default_request_percent
@@ -125,6 +126,10 @@ class InstanceSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it is asked. Else everybody who is admitted may do everything."""
     injected_faults: tuple[InjectedFault, ...] = ()
     """What the tenant wants its own clients to feel now; those that are over are left out or soon will be."""
+    client_metrics: bool = True
+    """Whether clients are asked for metrics of their own (KIP-714)."""
+    metric_subscriptions: tuple[MetricsSubscription, ...] = ()
+    """What the tenant asks of them beside what the console shows, in order of their names."""
     deletion: Deletion | None = None
     """Set in the states `deleted` and `purged`."""
     is_held: bool = False
@@ -285,6 +290,8 @@ class GatewayInstanceReport(msgspec.Struct, frozen=True, kw_only=True):
     closed: dict[str, int] = {}
     refused: tuple[RefusedAddress, ...] = ()
     """New since the last report."""
+    clients: tuple[ClientReport, ...] = ()
+    """Clients that have told something of themselves since then."""
 
 
 class GatewayClusterReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -211,6 +211,7 @@ _OPTIONS: Final = {
     "request_percent": "--request-percent",
     "auto_create_topics": "--auto-create-topics",
     "legacy_clients": "--legacy-clients",
+    "client_metrics": "--client-metrics",
     "allow_all": "--allow-all",
     "partitions": "--partitions",
     "connections": "--connections",

@@ -94,6 +94,8 @@ _ROWS: Final = (
     Row(ApiKey.CONSUMER_GROUP_HEARTBEAT, version_range(0, 1), Mode.MAPPED, "consumer_group_heartbeat"),
     Row(ApiKey.CONSUMER_GROUP_DESCRIBE, version_range(0, 1), Mode.MAPPED, "groups"),
     Row(ApiKey.LIST_TRANSACTIONS, version_range(0, 2), Mode.MAPPED, "listings"),
+    Row(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, version_range(0, 0), Mode.LOCAL, "client_metrics"),
+    Row(ApiKey.PUSH_TELEMETRY, version_range(0, 0), Mode.LOCAL, "client_metrics"),
     Row(ApiKey.LIST_CONFIG_RESOURCES, version_range(0, 1), Mode.LOCAL, "list_config_resources"),
     Row(ApiKey.DESCRIBE_TOPIC_PARTITIONS, version_range(0, 0), Mode.MAPPED, "describe_topic_partitions"),
 )

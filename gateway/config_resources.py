@@ -10,12 +10,15 @@ TOPIC: Final = 2
 BROKER: Final = 4
 BROKER_LOGGER: Final = 8
 GROUP: Final = 32
-LISTED_TYPES: Final = frozenset({TOPIC, BROKER, BROKER_LOGGER, 16, GROUP})
-"""What ListConfigResources may be asked for; 16 is client metrics."""
+CLIENT_METRICS: Final = 16
+LISTED_TYPES: Final = frozenset({TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP})
+"""What ListConfigResources may be asked for."""
 
 READ_ONLY_BROKER: Final = "broker configs are read-only here"
 READ_ONLY_GROUP: Final = "group configs are read-only here"
-UNKNOWN_TYPE: Final = "only topics (type 2), brokers (type 4) and groups (type 32) have configs here"
+UNKNOWN_TYPE: Final = (
+    "only topics (type 2), brokers (type 4), client metrics (type 16) and groups (type 32) have configs here"
+)
 
 
 def broker_configs(spec: InstanceSpec, replication_factor: int) -> dict[str, str]:

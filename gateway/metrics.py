@@ -60,6 +60,7 @@ class WorkerCollector(Collector):
         yield from self._request_time()
         yield from self._certificate()
         yield from self._injected_faults()
+        yield self._client_metrics()
         yield self._answer_time()
         yield from self._waits()
         backlog = GaugeMetricFamily(
@@ -82,6 +83,17 @@ class WorkerCollector(Collector):
             not_after.add_metric([], found.not_after_s)
             failing.add_metric([], 1 if found.failure else 0)
         yield from (not_after, failing)
+
+    def _client_metrics(self) -> CounterMetricFamily:
+        pushes = CounterMetricFamily(
+            "portico_gateway_client_metrics_pushes",
+            "Pushes of clients' own metrics (KIP-714), by what became of them",
+            labels=["instance", "outcome"],
+        )
+        for instance_id, served in tuple(self._worker.served.items()):
+            for outcome, count in tuple(served.client_metrics.pushes.items()):
+                pushes.add_metric([instance_id, str(outcome)], count)
+        return pushes
 
     def _answer_time(self) -> Any:
         answer_times = self._worker.times

@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from contracts.client_metrics import ClientReport
 from contracts.specs import GatewayClusterReport, GatewayInstanceReport, GatewayReport
 from gateway.worker import Worker
 from runtime.clock import epoch_ms
@@ -13,6 +14,9 @@ from runtime.logs import get_logger
 
 _log = get_logger(__name__)
 _PERIOD_S: Final = 1.0
+CLIENTS_TOLD_MAX: Final = 512
+"""Clients whose metrics a worker tells at once, shared out evenly among instances; the others wait for the
+next report."""
 
 
 class Reporter:
@@ -28,6 +32,7 @@ class Reporter:
     def report(self) -> GatewayReport:
         """The report of now; the refused addresses in it are forgotten here."""
         instances = []
+        clients = self._clients()
         for served in self._worker.served.values():
             refused = tuple(served.refused)
             served.refused.clear()
@@ -37,6 +42,7 @@ class Reporter:
                     connections=len(served.connections),
                     closed=dict(served.closed),
                     refused=refused,
+                    clients=clients.get(served.instance_id, ()),
                 )
             )
         return GatewayReport(
@@ -52,6 +58,20 @@ class Reporter:
                 if one.trouble is not None
             ),
         )
+
+    def _clients(self) -> dict[str, tuple[ClientReport, ...]]:
+        """What clients have told, by instance: of each as many as there is room for, and what does not go
+        now goes with the next report."""
+        now_ms = self._worker.clock.monotonic_ms()
+        telling = [served for served in self._worker.served.values() if served.client_metrics.waiting]
+        told: dict[str, tuple[ClientReport, ...]] = {}
+        left = CLIENTS_TOLD_MAX
+        for place, served in enumerate(sorted(telling, key=lambda one: one.client_metrics.waiting)):
+            most = left // (len(telling) - place)
+            taken = served.client_metrics.take_reports(max(1, most), now_ms)
+            told[served.instance_id] = taken
+            left -= len(taken)
+        return told
 
     async def run(self) -> None:
         """Report every second; while the control plane is away, once in a log is enough."""

@@ -12,6 +12,7 @@ from gateway.causes import REFUSED_AT_ACCEPT, DisconnectCause
 from gateway.handshakes import Handshakes
 from gateway.kept_answers import KeptAnswers
 from gateway.rules.acls import Authority
+from gateway.rules.client_metrics import ClientMetrics
 from gateway.rules.injected_faults import ActiveFaults, Taken
 from gateway.rules.lifecycle import Event, Phase, next_phase
 from gateway.rules.logins import Logins
@@ -59,10 +60,12 @@ class Served(Protocol):
 class ServedInstance:
     """Lives from the first spec of an instance to its deletion; a new revision changes it in place."""
 
-    def __init__(self, spec: InstanceSpec, turn: Turn, logins: Logins) -> None:
+    def __init__(self, spec: InstanceSpec, turn: Turn, logins: Logins, client_metrics: ClientMetrics) -> None:
         self.turn: Final = turn
         """Its place in the worker's loop, and what its steps have cost."""
         self.logins: Final = logins
+        self.client_metrics: Final = client_metrics
+        """What its clients tell of themselves."""
         self.strangers: Final = Strangers()
         self.handshakes: Final[Handshakes[Served]] = Handshakes()
         self.phase = Phase.INITIALIZING
@@ -125,6 +128,7 @@ class ServedInstance:
         self.passes_produce = self._passes_produce()
         """Whether a Produce goes up as it comes, but for names."""
         self.logins.take(spec.users, spec.oauth)
+        self.client_metrics.apply(spec)
         self.views = {protocol: self._view(protocol) for protocol in SecurityProtocol}
         """The cluster as the tenant sees it, by how the client came in."""
 

@@ -16,6 +16,7 @@ from gateway.connection import Connection
 from gateway.dial import Way
 from gateway.instance_host import AnswerTimes, InstanceHost
 from gateway.outside import AskUpstream, Control, Outside
+from gateway.rules.client_metrics import ClientMetrics, Read
 from gateway.rules.limits import ConnectionCounts, admission_fault
 from gateway.rules.logins import Logins
 from gateway.rules.whitelist import shown_address
@@ -49,6 +50,13 @@ _EXPECTED: Final = frozenset(
     }
 )
 """Causes not worth a line in the log each."""
+
+
+def _read_metrics(payload: bytes, codec: int, asked: tuple[str, ...]) -> Read:
+    """Protobuf and its messages are loaded where a client pushes the first metrics: 10 MB."""
+    from gateway.otlp import read_metrics
+
+    return read_metrics(payload, codec, asked)
 
 
 class Worker:
@@ -102,7 +110,8 @@ class Worker:
         """An instance comes."""
         salts = hmac.digest(self._salts_key, spec.instance_id.encode(), "sha256")
         logins = Logins(salts, self._draw, self.clock.epoch_ms)
-        served = ServedInstance(spec, self.pacing.join(spec.instance_id), logins)
+        client_metrics = ClientMetrics(self._draw, _read_metrics)
+        served = ServedInstance(spec, self.pacing.join(spec.instance_id), logins, client_metrics)
         served.set_full(self.point.relays.full(spec.instance_id))
         self.served[spec.instance_id] = served
         self._hosts[spec.instance_id] = InstanceHost(

@@ -18,6 +18,7 @@ _PLAIN: Final = {
     "fullBehaviour": "full_behaviour",
     "autoCreateTopics": "auto_create_topics",
     "legacyClients": "legacy_clients",
+    "clientMetrics": "client_metrics",
 }
 _LIMITS: Final = {
     "partitionsMax": "partitions_max",

@@ -22,6 +22,7 @@ from tenants.backend.apache import ApacheCluster
 from tenants.backend.cluster import Cluster, ConnectionPool
 from tenants.backend.facts import FactsSource
 from tenants.backend.group_lags import GroupLags
+from tenants.client_reports import SharedClientReports
 from tenants.config import ConsoleConfig
 from tenants.feed import Feed
 from tenants.fleet import FleetSource
@@ -72,6 +73,7 @@ from tenants.usecases.series import Series
 from tenants.usecases.sign_in import SignIn
 from tenants.usecases.topics import Topics
 from tenants.usecases.usage import UsageReports
+from tenants.usecases.user_orders import UserOrders
 from tenants.usecases.webhooks import Webhooks
 from tenants.wakeups import WakeUps
 from tenants.webhook_runner import WebhookRunner
@@ -127,14 +129,14 @@ class Console:
         self.usage = UsageReports(self._tables, self.store)
         self.bills = BillReports(self._tables)
         self.advice = AdviceReports(self._tables)
-        self.gateways = SharedLedger()
+        self.user_orders = UserOrders(self.store, self.instances)
+        self.gateways, self.client_reports = SharedLedger(), SharedClientReports()
         self.quota = QuotaSource(master)
         self.fleet = FleetSource(master, self.instances.names)
         self.topics = Topics(self.store, self.cluster)
         self.messages = Messages(self.store, self.cluster, self.quota.is_full)
         self.facts = FactsSource(self.cluster)
-        self.lags = GroupLags()
-        self.hashing = HashingLine()
+        self.lags, self.hashing = GroupLags(), HashingLine()
         self.streams, self.requests = OpenStreams(), RequestsUnderWay()
         self.closing = asyncio.Event()
         """Set when the process stops: live streams end by themselves."""
@@ -245,7 +247,7 @@ class Console:
         return self.store.is_shared and others_live(connection, self.config.identity)
 
     def _shared_session(self) -> SharedSession:
-        hearsay = Hearsay(self.feed, self.gateways, self.found)
+        hearsay = Hearsay(self.feed, self.gateways, self.found, self.client_reports)
         return SharedSession(
             self.store,
             self.config.database_url,

@@ -9,10 +9,12 @@ import msgspec
 
 from contracts.holdings import HoldingsReport
 from contracts.specs import BrokerAddress, ConsumerKind, DamagedLog, GatewayReport
+from tenants.client_reports import SharedClientReports
 from tenants.feed import Feed
 from tenants.found import FoundLedger
 from tenants.purge_rule import FORGET_AFTER_MS
 from tenants.rules.acknowledgement import Consumer
+from tenants.rules.client_reports import HeardClient
 from tenants.shared_ledger import SharedLedger
 
 
@@ -51,15 +53,20 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     consumers: tuple[ToldConsumer, ...] = ()
     gateways: tuple[ToldGateway, ...] = ()
     holdings: tuple[ToldHoldings, ...] = ()
+    clients: tuple[HeardClient, ...] = ()
+    """Those that told something of themselves within the last seconds."""
 
 
 class Hearsay:
     """Between the ledgers of one process and the text that the others read. Any thread may call."""
 
-    def __init__(self, feed: Feed, gateways: SharedLedger, found: FoundLedger) -> None:
+    def __init__(
+        self, feed: Feed, gateways: SharedLedger, found: FoundLedger, clients: SharedClientReports
+    ) -> None:
         self._feed = feed
         self._gateways = gateways
         self._found = found
+        self._clients = clients
 
     def tell(self, now_ms: int) -> str:
         """What this process heard itself; `now_ms` is monotonic."""
@@ -77,6 +84,7 @@ class Hearsay:
                 ToldHoldings(report=report, age_ms=now_ms - seen_ms)
                 for report, seen_ms in self._found.reports(now_ms)
             ),
+            clients=tuple(self._clients.told_lately(now_ms)),
         )
         return msgspec.json.encode(told).decode()
 
@@ -97,6 +105,7 @@ class Hearsay:
                 self._gateways.hear(gateway.report, said_ms - gateway.age_ms)
             for holder in told.holdings:
                 self._found.hear(holder.report, said_ms - holder.age_ms)
+            self._clients.hear(told.clients, said_ms)
         self._feed.hear(consumers)
 
 

@@ -89,7 +89,9 @@ class _Handlers:
                 raise _Malformed(f"reports of version {report.version} are not understood here")
         except _Malformed as error:
             return problem(HTTPStatus.UNPROCESSABLE_ENTITY, error.detail, request.url.path)
-        self._console.gateways.receive(report, monotonic_ms())
+        now_ms = monotonic_ms()
+        self._console.gateways.receive(report, now_ms)
+        self._console.client_reports.receive(report, now_ms)
         return Response(b"{}", media_type="application/json")
 
     async def holdings(self, request: Request) -> Response:
@@ -109,7 +111,7 @@ class _Handlers:
             order = await _decode(request, AccessOrder)
             if order.version != MESSAGE_VERSION:
                 raise _Malformed(f"orders of version {order.version} are not understood here")
-            answer = await asyncio.to_thread(self._console.instances.ordered_by_user, order)
+            answer = await asyncio.to_thread(self._console.user_orders.carry_out, order)
         except _Malformed as error:
             return problem(HTTPStatus.UNPROCESSABLE_ENTITY, error.detail, request.url.path)
         except StoreFault as error:

@@ -40,6 +40,15 @@ class ConsoleCollector(Collector):
         yield from self._clusters()
         yield self._late()
         yield from self._followers()
+        known, forgotten = self._console.client_reports.counts()
+        yield GaugeMetricFamily(
+            "portico_client_reports",
+            "Clients of all instances whose own metrics are remembered",
+            value=known,
+        )
+        yield CounterMetricFamily(
+            "portico_client_reports_forgotten", "Clients that had to make room for others", value=forgotten
+        )
         yield GaugeMetricFamily(
             "portico_console_streams_open", "Live views open", value=len(self._console.streams)
         )

@@ -1774,6 +1774,35 @@ class ConsumerGroupDescribeResponse(_Payload):
     groups: tuple[ConsumerGroupDescribeResponseDescribedGroup, ...]
 
 @dataclass(frozen=True, kw_only=True)
+class GetTelemetrySubscriptionsRequest(_Payload):
+    client_instance_id: UUID | None
+
+@dataclass(frozen=True, kw_only=True)
+class GetTelemetrySubscriptionsResponse(_Payload):
+    throttle_time: i32Timedelta
+    error_code: ErrorCode
+    client_instance_id: UUID | None
+    subscription_id: i32
+    accepted_compression_types: tuple[i8, ...]
+    push_interval: i32Timedelta
+    telemetry_max_bytes: i32
+    delta_temporality: bool
+    requested_metrics: tuple[str, ...]
+
+@dataclass(frozen=True, kw_only=True)
+class PushTelemetryRequest(_Payload):
+    client_instance_id: UUID | None
+    subscription_id: i32
+    terminating: bool
+    compression_type: i8
+    metrics: bytes
+
+@dataclass(frozen=True, kw_only=True)
+class PushTelemetryResponse(_Payload):
+    throttle_time: i32Timedelta
+    error_code: ErrorCode
+
+@dataclass(frozen=True, kw_only=True)
 class ListConfigResourcesRequest(_Payload):
     resource_types: tuple[i8, ...]
     """v1"""

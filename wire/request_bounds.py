@@ -87,6 +87,10 @@ _BOUNDS: Final[dict[int, RequestBound]] = {
     ApiKey.SASL_AUTHENTICATE: RequestBound(
         100, 64 * 1024, why="a password or a token; strangers send it, too"
     ),
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: RequestBound(1, 1024, why="an id"),
+    ApiKey.PUSH_TELEMETRY: RequestBound(
+        1, MIB, why="metrics of one client in one field; beyond half of it the client is told so"
+    ),
     ApiKey.CHARGE: RequestBound(1, 1024, why="numbers that a gateway tells"),
     ApiKey.TRACE: RequestBound(1, 64, why="two numbers that a gateway tells"),
     **{

@@ -1,5 +1,6 @@
 """`portico instance`: create, list, show, resize, suspend, resume, delete; `deletions` adds the way back."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
@@ -44,6 +45,10 @@ LegacyClients = Annotated[
     bool | None,
     typer.Option("--legacy-clients/--no-legacy-clients", help="Serve clients from before Kafka 0.11."),
 ]
+ClientMetrics = Annotated[
+    bool | None,
+    typer.Option("--client-metrics/--no-client-metrics", help="Ask clients for metrics of their own."),
+]
 
 
 def _chosen(
@@ -55,6 +60,7 @@ def _chosen(
     request_percent: RequestPercent = None,
     auto_create_topics: AutoCreate = None,
     legacy_clients: LegacyClients = None,
+    client_metrics: ClientMetrics = None,
     listener: Listeners = None,
 ) -> dict[str, Any]:
     limits = {
@@ -67,6 +73,7 @@ def _chosen(
         "full_behaviour": full_behaviour,
         "auto_create_topics": auto_create_topics,
         "legacy_clients": legacy_clients,
+        "client_metrics": client_metrics,
         "security_protocols": listener or None,
         "limits": {limit: value for limit, value in limits.items() if value is not None} or None,
         "request_percent": request_percent,
@@ -161,6 +168,52 @@ def _row(item: Any) -> list[str]:
 def show(console: TenantConsole, instance: InstanceArgument) -> Answer:
     """Show one instance."""
     return _answer(console.get(instance_path(instance)))
+
+
+@app.command()
+def clients(console: TenantConsole, instance: InstanceArgument) -> Answer:
+    """Show what clients tell of themselves: versions, latency, retries, lag."""
+    listed = console.get(instance_path(instance, "clients"), limit=500)
+    off = "Clients are not asked: `portico instance resize --client-metrics`."
+    nobody = "No client has told anything yet: those that do push every minute."
+    columns = [
+        "CLIENT",
+        "SOFTWARE",
+        "ADDRESS",
+        "GROUP",
+        "STATE",
+        "AGE",
+        "LATENCY",
+        "THROTTLED",
+        "RETRIES",
+        "LAG",
+    ]
+    rows = (_client(one, one["figures"], one["age_ms"]) for one in listed["items"])
+    return in_table(listed["items"], columns, rows, empty=nobody if listed["enabled"] else off)
+
+
+def _client(item: Mapping[str, object], figures: Mapping[str, float | None], age_ms: int) -> list[object]:
+    latency_ms = figures["request_latency_avg_ms"]
+    return [
+        item["client_id"] or item["client_instance_id"],
+        f"{item['software_name']} {item['software_version']}",
+        item["address"],
+        item["group_id"] or "-",
+        item["state"],
+        f"{age_ms // 1000} s",
+        _ms(figures["fetch_latency_avg_ms"] if latency_ms is None else latency_ms),
+        _ms(figures["throttle_time_avg_ms"]),
+        _number(figures["retries"]),
+        _number(figures["lag_records_max"]),
+    ]
+
+
+def _ms(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f} ms"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0f}"
 
 
 @app.command()
@@ -262,6 +315,7 @@ def _answer(item: Any) -> Answer:
             ("when full", item["full_behaviour"]),
             ("auto-create topics", "yes" if item["auto_create_topics"] else "no"),
             ("clients before Kafka 0.11", "served" if item["legacy_clients"] else "refused"),
+            ("clients' own metrics", "asked for" if item["client_metrics"] else "not asked for"),
         ],
     )
 

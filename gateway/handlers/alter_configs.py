@@ -1,19 +1,22 @@
 """AlterConfigs 0-2 and IncrementalAlterConfigs 0-1: what a tenant may set is a table with bounds.
 
 Others are INVALID_CONFIG naming the key; harmless ones that Kafka has are taken and change nothing; broker
-configs are CLUSTER_AUTHORIZATION_FAILED, groups' GROUP_AUTHORIZATION_FAILED. AlterConfigs replaces all of a
+configs are CLUSTER_AUTHORIZATION_FAILED, groups' GROUP_AUTHORIZATION_FAILED. Subscriptions to client metrics
+are changed by the control plane, before the others go up. AlterConfigs replaces all of a
 topic's configs, and a removed segment.bytes would fall back to the cluster's, so the instance's creation
 defaults are put back in both.
 Deliberately not done: checking the outcome of APPEND and SUBTRACT here; the backend validates the list.
 """
 
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import i8
 
 from contracts.acls import Operation
+from contracts.client_metrics import MetricsSubscription
 from contracts.topic_policy import (
     LIST_KEYS,
     NOT_KEPT_KEYS,
@@ -25,13 +28,16 @@ from contracts.topic_policy import (
 from gateway.config_resources import (
     BROKER,
     BROKER_LOGGER,
+    CLIENT_METRICS,
     GROUP,
     READ_ONLY_BROKER,
     READ_ONLY_GROUP,
     TOPIC,
     UNKNOWN_TYPE,
 )
-from gateway.session.call import Answer, Call, Forward, Outcome
+from gateway.metric_subscriptions import changed, ordered, told
+from gateway.session.call import Answer, Call, Forward, Later, Outcome
+from gateway.session.deps import ChangesAccess
 from gateway.topic_access import REFUSED_TEXT
 from wire.api_table import ApiKey
 from wire.build import with_entries
@@ -39,17 +45,50 @@ from wire.messages import AlterConfigsResponse, IncrementalAlterConfigsRequest
 from wire.messages import IncrementalAlterConfigsRequestAlterableConfig as AlterableConfig
 from wire.messages import IncrementalAlterConfigsRequestAlterConfigsResource as AlterConfigsResource
 
+_DUPLICATE: Final[dict[str, object]] = {
+    "error_code": ErrorCode.invalid_request,
+    "error_message": "it is named twice",
+}
 _SET: Final = 0
 _DELETE: Final = 1
 _APPEND: Final = 2
 _SUBTRACT: Final = 3
 
 
-def on_request(call: Call, request: IncrementalAlterConfigsRequest) -> Outcome:
+def on_request(call: Call, request: IncrementalAlterConfigsRequest) -> Outcome | Later:
     """Refuse per resource, pass on the rest."""
+    metrics = [one for one in request.resources if one.resource_type == CLIENT_METRICS]
+    if not metrics:
+        return _decided(call, request, [])
+    if len({one.resource_name for one in metrics}) < len(metrics):
+        faults = [_DUPLICATE | told(one.resource_name) for one in metrics]
+        return _decided(call, request, faults)
+    changes = [(one.resource_name, changed(call, one)) for one in metrics]
+    refused = [told(name) | one for name, one in changes if isinstance(one, dict)]
+    wanted = tuple(one for _, one in changes if not isinstance(one, dict))
+    if not wanted or request.validate_only:
+        return _decided(call, request, [*refused, *(told(one.name) for one in wanted)])
+    return Later(partial(_with_subscriptions, call, request, wanted, refused))
+
+
+async def _with_subscriptions(
+    call: Call,
+    request: IncrementalAlterConfigsRequest,
+    wanted: tuple[MetricsSubscription, ...],
+    refused: list[dict[str, object]],
+    deps: ChangesAccess,
+) -> Outcome:
+    return _decided(call, request, [*refused, *await ordered(call, wanted, deps)])
+
+
+def _decided(
+    call: Call, request: IncrementalAlterConfigsRequest, answered: list[dict[str, object]]
+) -> Outcome:
     accepted: list[AlterConfigsResource] = []
-    refused: list[dict[str, object]] = []
+    refused = list(answered)
     for resource in request.resources:
+        if resource.resource_type == CLIENT_METRICS:
+            continue
         fault = _fault(call, resource)
         if fault is None:
             accepted.append(_with_defaults(call, resource))

@@ -14,6 +14,7 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from gateway.apis import APIS, Mode
+from gateway.rules.client_metrics import cut
 from gateway.session.call import Answer, Call, Encoded, Later
 from gateway.session.deps import AsksVersions
 from gateway.session.surroundings import VersionsKey
@@ -22,6 +23,7 @@ from wire.codec import decode, encode, parse_request_header, request_class
 from wire.messages import ApiVersionsRequest
 
 _API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
+_TELEMETRY: Final = (ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY)
 _FEATURES_FROM: Final = 3
 _ALL_FEATURES_FROM: Final = 4
 _FEATURES: Final = {GROUP_VERSION: 1, TRANSACTION_VERSION: 2}
@@ -31,10 +33,14 @@ _NAMED_SOFTWARE: Final = 3
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
 
 
-def offered(backend: Mapping[int, VersionRange], *, legacy_clients: bool) -> list[dict[str, int]]:
+def offered(
+    backend: Mapping[int, VersionRange], *, legacy_clients: bool, client_metrics: bool = True
+) -> list[dict[str, int]]:
     """The list of a response: our rows, and of those that go up only what the backend serves too."""
     offers = []
     for key, row in APIS.items():
+        if key in _TELEMETRY and not client_metrics:
+            continue
         lowest, highest = row.versions.advertised_min, row.versions.highest
         least = row.versions.lowest
         if legacy_clients and row.legacy_lowest is not None:
@@ -68,12 +74,13 @@ def features(served: Served, api_version: int) -> dict[str, object]:
 
 
 def _offered(call: Call, known: Served) -> list[dict[str, int]]:
-    return offered(known.apis, legacy_clients=call.spec.legacy_clients)
+    spec = call.spec
+    return offered(known.apis, legacy_clients=spec.legacy_clients, client_metrics=spec.client_metrics)
 
 
 def _key(call: Call) -> VersionsKey:
     """What the answer depends on."""
-    return call.node_id, call.api_version, call.spec.legacy_clients
+    return call.node_id, call.api_version, call.spec.legacy_clients, call.spec.client_metrics
 
 
 def take_frame(call: Call, frame: memoryview) -> Answer | Encoded | Later | None:
@@ -101,18 +108,21 @@ def _request_fault(call: Call, frame: memoryview) -> bool:
     """Whether the request is not one that the remembered body answers."""
     header = parse_request_header(frame[4:], True)
     request = decode(request_class(_API_VERSIONS, call.api_version), bytes(frame[4:]), header.body_at)
-    return not _names_software(request)
+    return not _names_software(call, request)
 
 
-def _names_software(request: ApiVersionsRequest) -> bool:
-    """Kafka's rule for the names that clients give themselves (KIP-511)."""
+def _names_software(call: Call, request: ApiVersionsRequest) -> bool:
+    """Kafka's rule for the names that clients give themselves (KIP-511); right ones are remembered."""
     names = (request.client_software_name, request.client_software_version)
-    return all(_SOFTWARE.match(name) for name in names)
+    if not all(_SOFTWARE.match(name) for name in names):
+        return False
+    call.conversation.software = (cut(names[0]), cut(names[1]))
+    return True
 
 
 def on_request(call: Call, request: ApiVersionsRequest) -> Answer | Later:
     """Answer at once when the backend has been asked before, else after asking it."""
-    if call.api_version >= _NAMED_SOFTWARE and not _names_software(request):
+    if call.api_version >= _NAMED_SOFTWARE and not _names_software(call, request):
         return call.answer(error_code=ErrorCode.invalid_request)
     known = call.cluster.known_versions(call.node_id)
     return Later(partial(_later, call)) if known is None else _answered(call, known)

@@ -1,8 +1,8 @@
-"""DescribeConfigs 1-4: topics and groups go up; brokers have a short read-only list, answered here; their
-loggers are CLUSTER_AUTHORIZATION_FAILED, other types INVALID_REQUEST. A topic's keys that tenants may not
-set are shown as read-only, and a value that the limits of the instance bound is shown as it applies; the
-synonyms tell what was set. A resource named twice is answered once, as clients keep one answer per
-resource: an answer about a broker is many times its question.
+"""DescribeConfigs 1-4: topics and groups go up; brokers have a short read-only list, answered here, as are
+subscriptions to client metrics; the brokers' loggers are CLUSTER_AUTHORIZATION_FAILED, other types
+INVALID_REQUEST. A topic's keys that tenants may not set are shown as read-only, and a value that the limits
+of the instance bound is shown as it applies; the synonyms tell what was set. A resource named twice is
+answered once, as clients keep one answer per resource: an answer about a broker is many times its question.
 """
 
 from collections.abc import Mapping
@@ -18,11 +18,13 @@ from contracts.topic_policy import ALLOWED_KEYS, applied
 from gateway.config_resources import (
     BROKER,
     BROKER_LOGGER,
+    CLIENT_METRICS,
     GROUP,
     TOPIC,
     UNKNOWN_TYPE,
     broker_configs,
 )
+from gateway.metric_subscriptions import described as subscription_described
 from gateway.rules.topic_rules import replication_factor
 from gateway.session.call import Answer, Call, Forward, Later, Outcome
 from gateway.session.deps import AsksBrokers, Deps
@@ -125,6 +127,8 @@ def _described(
     if GROUP in refusals and resource.resource_type == GROUP and resource.resource_name == "":
         message = "Group name must not be empty"
         return {**known, "error_code": ErrorCode.invalid_request, "error_message": message}
+    if resource.resource_type == CLIENT_METRICS:
+        return subscription_described(call, resource, known)
     refusal = refusals.get(resource.resource_type)
     if refusal is None:
         return {**known, "error_code": ErrorCode.invalid_request, "error_message": UNKNOWN_TYPE}

@@ -1,8 +1,7 @@
-"""ListConfigResources 0-1: what the client may ask DescribeConfigs about, told here: topics of the instance
-and its brokers, whatever else the cluster behind has.
+"""ListConfigResources 0-1: what the client may ask DescribeConfigs about, told here: topics of the instance,
+its brokers and its subscriptions to client metrics, whatever else the cluster behind has.
 
-Groups have no configs of their own, loggers are the operator's, and there are no client metrics, which are
-all that version 0 lists.
+Groups have no configs of their own, loggers are the operator's. Version 0 lists client metrics alone.
 """
 
 from functools import partial
@@ -11,7 +10,7 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from contracts.acls import Operation
-from gateway.config_resources import BROKER, LISTED_TYPES, TOPIC
+from gateway.config_resources import BROKER, CLIENT_METRICS, LISTED_TYPES, TOPIC
 from gateway.session.call import Answer, Call, Later
 from gateway.session.deps import ChangesPartitions
 from wire.messages import ListConfigResourcesRequest
@@ -24,14 +23,21 @@ def on_request(call: Call, request: ListConfigResourcesRequest) -> Answer | Late
     if call.refuses_of_cluster(Operation.DESCRIBE_CONFIGS):
         return call.answer(error_code=ErrorCode.cluster_authorization_failed)
     if call.api_version < _TYPES_FROM:
-        return call.answer()
+        return call.answer(config_resources=_subscriptions(call))
     asked = frozenset(request.resource_types) or LISTED_TYPES
     if not asked <= LISTED_TYPES:
         return call.answer(error_code=ErrorCode.unsupported_version)
-    brokers = _brokers(call) if BROKER in asked else []
+    told = _brokers(call) if BROKER in asked else []
+    if CLIENT_METRICS in asked:
+        told += _subscriptions(call)
     if TOPIC in asked:
-        return Later(partial(_with_topics, call, brokers))
-    return call.answer(config_resources=brokers)
+        return Later(partial(_with_topics, call, told))
+    return call.answer(config_resources=told)
+
+
+def _subscriptions(call: Call) -> list[dict[str, object]]:
+    names = [one.name for one in call.spec.metric_subscriptions]
+    return [{"resource_type": CLIENT_METRICS, "resource_name": name} for name in names]
 
 
 def _brokers(call: Call) -> list[dict[str, object]]:
@@ -39,11 +45,11 @@ def _brokers(call: Call) -> list[dict[str, object]]:
     return [{"resource_type": BROKER, "resource_name": str(node_id)} for node_id in node_ids]
 
 
-async def _with_topics(call: Call, brokers: list[dict[str, object]], deps: ChangesPartitions) -> Answer:
+async def _with_topics(call: Call, others: list[dict[str, object]], deps: ChangesPartitions) -> Answer:
     names = sorted(await deps.partition_counts())
     topics = [
         {"resource_type": TOPIC, "resource_name": name}
         for name in names
         if not call.refuses_topic(name, Operation.DESCRIBE_CONFIGS)
     ]
-    return call.answer(config_resources=[*topics, *brokers])
+    return call.answer(config_resources=[*topics, *others])

@@ -1,6 +1,7 @@
 """What both halves of a session know: who talks to whom, what is unanswered, and where the sides are."""
 
-from typing import Protocol
+from typing import Final, Protocol
+from uuid import UUID
 
 from contracts.acls import ANONYMOUS, USER_PREFIX
 from contracts.names import client_id_at
@@ -13,6 +14,9 @@ from gateway.session.surroundings import Host, Instance, Traces
 from gateway.session.tenant_login import TenantLogin
 from traffic.relayed import Place, RelayedFlows
 from wire.edits import client_id_field
+
+UNNAMED: Final = ("unknown", "unknown")
+"""Kafka's words for clients that do not say what they are."""
 
 
 class Certificate(Protocol):
@@ -30,6 +34,7 @@ class Conversation:
         "address",
         "certificate",
         "client_id",
+        "client_instance_id",
         "fault_marks",
         "fetch_sessions",
         "host",
@@ -44,6 +49,7 @@ class Conversation:
         "security_protocol",
         "sent_unanswered",
         "sides",
+        "software",
         "takes_traces",
         "traces",
     )
@@ -96,6 +102,10 @@ class Conversation:
         self.sent_unanswered = False
         """Whether acks=0 data went up: nothing ever says that it has arrived."""
         self.fault_marks: FaultMarks | None = None
+        self.software = UNNAMED
+        """(name, version) of the client, as it calls itself in ApiVersions, cut."""
+        self.client_instance_id: UUID | None = None
+        """Whose metrics came by this connection (KIP-714)."""
 
     @property
     def principal(self) -> str:

@@ -8,6 +8,7 @@ from contracts.specs import ClusterSpec, InstanceSpec
 from contracts.users import SecurityProtocol
 from gateway.kept_answers import KeptAnswers
 from gateway.rules.acls import Authority
+from gateway.rules.client_metrics import ClientMetrics
 from gateway.rules.injected_faults import ActiveFaults
 from gateway.rules.logins import Logins
 from gateway.rules.topic_ids import TopicIds
@@ -18,8 +19,8 @@ from traffic.verdict import Full
 from wire.api_table import Served
 from wire.scope import Scope, View
 
-VersionsKey: TypeAlias = tuple[int | None, int, bool]
-"""Node, version of the request, and whether the instance has old clients."""
+VersionsKey: TypeAlias = tuple[int | None, int, bool, bool]
+"""Node, version of the request, whether the instance has old clients, and whether it takes metrics."""
 
 
 class Instance(Protocol):
@@ -83,6 +84,10 @@ class Instance(Protocol):
     @property
     def faults(self) -> ActiveFaults | None:
         """What the tenant has injected."""
+
+    @property
+    def client_metrics(self) -> ClientMetrics:
+        """What its clients tell of themselves."""
 
     @property
     def requests(self) -> Counter[int]:

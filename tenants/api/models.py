@@ -24,6 +24,7 @@ _PROTOCOLS = (
     "`tls` and `sasl_ssl`, "
     "the same encrypted, at `tls` perhaps with a certificate"
 )
+_CLIENT_METRICS = "whether clients are asked for metrics of their own (KIP-714): `GET .../clients`"
 _REQUEST_PERCENT = (
     "CPU time for requests in percent of one core, over the whole cluster; 0: what goes with the byte rates. "
     "More than that is the operators' to give"
@@ -288,6 +289,7 @@ class InstanceCreate(RequestModel):
         default=False,
         description="Produce 0-2, Fetch 0-3 and ListOffsets 0 are served: clients from before Kafka 0.11",
     )
+    client_metrics: bool = Field(default=True, description=_CLIENT_METRICS)
     security_protocols: Protocols = [SecurityProtocol.PLAIN]
     cluster: str | None = Field(
         default=None,
@@ -308,6 +310,7 @@ class InstanceChange(RequestModel):
     full_behaviour: FullBehaviour | None = Field(default=None, strict=False)
     auto_create_topics: bool | None = None
     legacy_clients: bool | None = None
+    client_metrics: bool | None = Field(default=None, description=_CLIENT_METRICS)
     security_protocols: Protocols | None = Field(default=None, description=_PROTOCOLS, examples=[["plain"]])
 
 
@@ -365,6 +368,7 @@ class InstanceView(ViewModel):
     full_behaviour: FullBehaviour
     auto_create_topics: bool
     legacy_clients: bool
+    client_metrics: bool = Field(description=_CLIENT_METRICS)
     security_protocols: list[str] = Field(description=_PROTOCOLS, examples=[["plain", "sasl_plaintext"]])
     endpoints: list[EndpointView] = Field(description="where clients connect, by how they come in")
     allow_all: bool

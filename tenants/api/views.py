@@ -69,6 +69,7 @@ def _instance_view(plane: Console, instance: Instance, usage: QuotaView | None) 
         full_behaviour=instance.full_behaviour,
         auto_create_topics=instance.auto_create_topics,
         legacy_clients=instance.legacy_clients,
+        client_metrics=instance.client_metrics,
         security_protocols=list(instance.security_protocols),
         endpoints=endpoints,
         allow_all=instance.allow_all,

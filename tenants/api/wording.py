@@ -90,6 +90,7 @@ COMMON: Final[dict[str, Word]] = {
     "full_behaviour": Word("what producers get once it is full: an error, or silence", "reject"),
     "auto_create_topics": Word("whether a client's first use of a topic makes it", False),
     "legacy_clients": Word("whether clients from before Kafka 0.11 are served", False),
+    "client_metrics": Word("whether clients are asked for metrics of their own (KIP-714)", True),
     "allow_all": Word("whether every address may connect, whatever the list says", False),
     "whitelist": Word("the addresses that may connect, as CIDRs", ["10.0.0.0/8"]),
     "cidrs": Word("the addresses that may connect, as CIDRs", ["10.0.0.0/8"]),

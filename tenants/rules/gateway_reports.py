@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+import msgspec
+
 from contracts.specs import GatewayClusterReport, GatewayInstanceReport, GatewayReport, RefusedAddress
 from tenants.rules.acknowledgement import SILENT_AFTER_MS
 
@@ -64,7 +66,7 @@ class GatewayLedger:
                     instance_id=instance_id, connections=0, closed=last.closed
                 )
         for one in report.instances:
-            worker.instances[one.instance_id] = one
+            worker.instances[one.instance_id] = msgspec.structs.replace(one, clients=())
             kept = self._refusals.setdefault(one.instance_id, deque(maxlen=REFUSALS_KEPT))
             kept.extend(Refusal(each.at_ms, each.address, report.consumer) for each in one.refused)
 

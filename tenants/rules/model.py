@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from contracts.acls import Acl
+from contracts.client_metrics import MetricsSubscription
 from contracts.injected_faults import InjectedFault
 from contracts.oauth import OauthSpec
 from contracts.specs import Deletion, FullBehaviour, InstanceSpec, InstanceState, Limits, Listener
@@ -48,6 +49,10 @@ class Instance:
     full_behaviour: FullBehaviour = FullBehaviour.REJECT
     auto_create_topics: bool = False
     legacy_clients: bool = False
+    client_metrics: bool = True
+    """Whether clients are asked for metrics of their own."""
+    metric_subscriptions: tuple[MetricsSubscription, ...] = ()
+    """What the tenant asks of them besides, in order of their names."""
     allow_all: bool = False
     whitelist: tuple[str, ...] = ()
     topic_whitelists: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -104,7 +109,7 @@ SIZES: Final = ("produce_rate_bytes_per_s", "consume_rate_bytes_per_s", "capacit
 TERMS: Final = (
     *("limits", "request_percent", "full_behaviour", "auto_create_topics", "legacy_clients"),
     *("allow_all", "whitelist", "topic_whitelists", "security_protocols", "users", "oauth"),
-    *("acls", "acls_enforced"),
+    *("acls", "acls_enforced", "client_metrics", "metric_subscriptions"),
 )
 """What else of it stands in its spec by the same name."""
 

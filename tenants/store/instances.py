@@ -18,6 +18,7 @@ from sqlalchemy import (
 )
 
 from contracts.acls import Acl
+from contracts.client_metrics import MetricsSubscription
 from contracts.oauth import OauthSpec
 from contracts.specs import Deletion, FullBehaviour, Limits, Listener
 from contracts.users import KafkaUser, SecurityProtocol
@@ -91,6 +92,7 @@ def _values(instance: Instance) -> dict[str, Any]:
         "users": msgspec.to_builtins(instance.users),
         "oauth": None if instance.oauth is None else msgspec.to_builtins(instance.oauth),
         "acls": msgspec.to_builtins(instance.acls),
+        "metric_subscriptions": msgspec.to_builtins(instance.metric_subscriptions),
         "security_protocols": ",".join(instance.security_protocols),
         "deletion": None if instance.deletion is None else msgspec.to_builtins(instance.deletion),
     }
@@ -340,6 +342,7 @@ def _instance(row: RowMapping, listeners: tuple[Listener, ...], told: Iterable[R
         "users": msgspec.convert(row["users"], tuple[KafkaUser, ...]),
         "oauth": None if row["oauth"] is None else msgspec.convert(row["oauth"], OauthSpec),
         "acls": msgspec.convert(row["acls"], tuple[Acl, ...]),
+        "metric_subscriptions": msgspec.convert(row["metric_subscriptions"], tuple[MetricsSubscription, ...]),
         "security_protocols": tuple(map(SecurityProtocol, row["security_protocols"].split(","))),
         "deletion": None if row["deletion"] is None else msgspec.convert(row["deletion"], Deletion),
     }

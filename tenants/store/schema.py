@@ -190,6 +190,8 @@ instances = Table(
     Column("full_behaviour", String(16), nullable=False),
     Column("auto_create_topics", Boolean, nullable=False),
     Column("legacy_clients", Boolean, nullable=False, server_default=false()),
+    Column("client_metrics", Boolean, nullable=False, server_default=true()),
+    Column("metric_subscriptions", JSON, nullable=False, server_default="[]"),
     Column("allow_all", Boolean, nullable=False),
     Column("whitelist", JSON, nullable=False),
     Column("topic_whitelists", JSON, nullable=False),

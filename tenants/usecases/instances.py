@@ -9,8 +9,9 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import Connection
 
-from contracts.access_orders import AccessAnswer, AccessOrder
+from contracts.access_orders import AccessOrder
 from contracts.acls import Acl, AclFilter
+from contracts.client_metrics import MetricsSubscription
 from contracts.names import SYSTEM_INSTANCE_ID, is_instance_id, topic_name_fault
 from contracts.oauth import OauthSpec
 from contracts.request_time import default_request_percent
@@ -19,12 +20,11 @@ from contracts.users import KafkaUser, SecurityProtocol
 from runtime.clock import epoch_ms
 from tenants import credentials
 from tenants.credentials import new_id
-from tenants.rules import cidrs, kafka_acls, kafka_users, lifecycle
-from tenants.rules.errors import Conflict, Exists, Invalid, Refused, Stale, no_instance
+from tenants.rules import cidrs, kafka_acls, kafka_users, lifecycle, metric_subscriptions
+from tenants.rules.errors import Conflict, Exists, Invalid, Stale, no_instance
 from tenants.rules.lifecycle import Event, Fault, State
 from tenants.rules.model import DEFAULT_TENANT, SYSTEM_TENANT, Caller, Instance
 from tenants.rules.oauth import described, faults_of
-from tenants.rules.permissions import Role
 from tenants.store import audit, instances, operations, registry
 from tenants.store.engine import Store, feed_position
 from tenants.store.instances import Named
@@ -53,6 +53,7 @@ class NewInstance:
     full_behaviour: FullBehaviour = FullBehaviour.REJECT
     auto_create_topics: bool = False
     legacy_clients: bool = False
+    client_metrics: bool = True
     security_protocols: list[SecurityProtocol] = field(default_factory=lambda: [SecurityProtocol.PLAIN])
     cluster: str | None = None
     """Where an operator wants it; None: where there is room."""
@@ -72,6 +73,7 @@ class Change:
     full_behaviour: FullBehaviour | None = None
     auto_create_topics: bool | None = None
     legacy_clients: bool | None = None
+    client_metrics: bool | None = None
     security_protocols: list[SecurityProtocol] | None = None
 
 
@@ -170,6 +172,7 @@ class Instances:
                 full_behaviour=order.full_behaviour,
                 auto_create_topics=order.auto_create_topics,
                 legacy_clients=order.legacy_clients,
+                client_metrics=order.client_metrics,
                 security_protocols=kafka_users.ordered(order.security_protocols),
                 allow_all=bool(order.allow_all),
                 whitelist=whitelist,
@@ -391,22 +394,17 @@ class Instances:
 
         return self._edit(caller, reference, "acl.enforce", edit, detail=str(enforced))
 
-    def ordered_by_user(self, order: AccessOrder) -> AccessAnswer:
-        """What a user of an instance asks for at a gateway, which has looked whether he may."""
-        try:
-            with self._store.read() as connection:
-                instance = instances.by_id(connection, order.instance_id)
-            if instance is None:
-                raise no_instance(order.instance_id)
-            caller = Caller("kafka", order.principal, instance.tenant, Role.OWNER, order.address)
-            if order.filters:
-                changed, deleted = self.delete_acls(caller, order.instance_id, order.filters)
-                return AccessAnswer(revision=changed.revision, deleted=deleted)
-            if order.credentials or order.forgotten:
-                return AccessAnswer(revision=self.set_credentials(caller, order).revision)
-            return AccessAnswer(revision=self.add_acls(caller, order.instance_id, order.acls).revision)
-        except Refused as refusal:
-            return AccessAnswer(refusal=refusal.detail)
+    # --- client metrics -------------------------------------------------------------------------
+
+    def subscribe(self, caller: Caller, reference: str, changed: Sequence[MetricsSubscription]) -> Instance:
+        """Change subscriptions to client metrics. Raises: NotFound, Invalid, Conflict."""
+
+        def edit(_connection: object, instance: Instance) -> Instance:
+            kept = metric_subscriptions.with_changed(instance.metric_subscriptions, changed)
+            return instance.with_(metric_subscriptions=kept)
+
+        detail = metric_subscriptions.described(changed)
+        return self._edit(caller, reference, "client_metrics.subscribe", edit, detail=detail)
 
     # --- whitelists -----------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from contracts.client_metrics import MetricsSubscription
 from contracts.specs import BrokerAddress, ClusterSpec, InstanceSpec, InstanceState, Limits, Listener
 from ctl.stack.layout import free_port
 from gateway.app import Gateway
@@ -51,6 +52,9 @@ def instance_spec(instance_id: str, **changes: Any) -> InstanceSpec:
         "capacity_bytes": 10**10,
         "allow_all": True,
     }
+    if "metric_subscriptions" in changes:
+        told = changes["metric_subscriptions"]
+        changes["metric_subscriptions"] = msgspec.convert(told, tuple[MetricsSubscription, ...])
     return InstanceSpec(**(fields | changes))
 
 

@@ -113,7 +113,6 @@ _BETWEEN_BROKERS: Final = "between brokers only"
 _CLUSTERS: Final = "the cluster is the operator's, who has tools of his own"
 _SHARE: Final = "share groups (KIP-932) are not served"
 _STREAMS: Final = "groups of the Streams protocol (KIP-1071) are not served; `group.protocol=classic` is"
-_TELEMETRY: Final = "client metrics (KIP-714) are not taken; clients go on without"
 _TOKENS: Final = "no delegation tokens: users log in by SCRAM, PLAIN or certificates"
 WHY: Final[Mapping[str, str]] = {
     "AddPartitionsToTxn": "4 and 5 are for brokers; Apache Kafka offers them and refuses them to clients",
@@ -130,8 +129,6 @@ WHY: Final[Mapping[str, str]] = {
     "UnregisterBroker": _CLUSTERS,
     "AddRaftVoter": _CLUSTERS,
     "RemoveRaftVoter": _CLUSTERS,
-    "GetTelemetrySubscriptions": _TELEMETRY,
-    "PushTelemetry": _TELEMETRY,
     "ShareGroupHeartbeat": _SHARE,
     "ShareGroupDescribe": _SHARE,
     "ShareFetch": _SHARE,

@@ -8,6 +8,7 @@ import contextlib
 import struct
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
+from random import Random
 from typing import Any, Final
 from uuid import UUID
 
@@ -17,6 +18,8 @@ from contracts.names import physical_name
 from contracts.specs import BrokerAddress, ClusterSpec, InstanceSpec, InstanceState, Limits, Listener
 from contracts.users import KafkaUser, SecurityProtocol
 from gateway.apis import APIS
+from gateway.otlp import read_metrics
+from gateway.rules.client_metrics import ClientMetrics
 from gateway.rules.logins import Logins
 from gateway.rules.topic_ids import TopicIds
 from gateway.served import ServedInstance
@@ -72,7 +75,10 @@ def served_instance(
         limits=Limits(request_bytes_max=request_bytes_max, login_ms_max=login_ms_max),
         topic_whitelists=dict(topic_whitelists or {}),
     )
-    return ServedInstance(spec, Turns().join(INSTANCE), Logins(b"secret", bytes, lambda: 0))
+    logins = Logins(b"secret", bytes, lambda: 0)
+    return ServedInstance(
+        spec, Turns().join(INSTANCE), logins, ClientMetrics(Random(1).randbytes, read_metrics)
+    )
 
 
 class Surroundings:

@@ -11,6 +11,8 @@ from contracts.quota import NO_NODE
 from contracts.specs import InstanceSpec, InstanceState, Listener
 from gateway.config import GatewayConfig
 from gateway.listeners import ListenerSet
+from gateway.otlp import read_metrics
+from gateway.rules.client_metrics import ClientMetrics
 from gateway.rules.logins import Logins
 from gateway.served import ServedInstance
 from runtime.clock import Clock
@@ -68,7 +70,10 @@ class StormWorker:
     def join(self, spec: InstanceSpec) -> ServedInstance:
         logins = Logins(b"secret", bytes, lambda: 0)
         served = self.served[spec.instance_id] = ServedInstance(
-            spec, self.pacing.join(spec.instance_id), logins
+            spec,
+            self.pacing.join(spec.instance_id),
+            logins,
+            ClientMetrics(bytes, read_metrics),
         )
         return served
 

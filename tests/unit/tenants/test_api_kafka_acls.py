@@ -124,7 +124,7 @@ async def test_acls_are_bounded(plane: Console, operator: Caller) -> None:
     full = await operator("POST", path, json={"items": [READ]})
     assert full.status_code == 409 and str(ACLS_MAX) in full.json()["detail"]
     order = AccessOrder(instance_id=instance, principal="User:root", address="192.0.2.7", acls=(STORED,))
-    assert str(ACLS_MAX) in plane.instances.ordered_by_user(order).refusal
+    assert str(ACLS_MAX) in plane.user_orders.carry_out(order).refusal
     assert len(_stored(plane, instance).acls) == ACLS_MAX
 
 
@@ -164,11 +164,11 @@ async def test_what_a_user_orders_at_a_gateway_is_in_the_same_store(plane: Conso
     other = str((await operator.order(name="other"))["id"])
     await operator("POST", f"instances/{other}/acls", json={"items": [READ]})
     who = {"instance_id": instance, "principal": "User:root", "address": "192.0.2.7"}
-    made = plane.instances.ordered_by_user(AccessOrder(**who, acls=(STORED,)))
+    made = plane.user_orders.carry_out(AccessOrder(**who, acls=(STORED,)))
     assert not made.refusal and made.revision == _stored(plane, instance).revision
     assert (await operator("GET", f"instances/{instance}/acls")).json()["items"] == [READ]
     meant = (AclFilter(principal="User:app"), AclFilter())
-    gone = plane.instances.ordered_by_user(AccessOrder(**who, filters=meant))
+    gone = plane.user_orders.carry_out(AccessOrder(**who, filters=meant))
     assert gone.deleted == ((STORED,), ()), "each is told with the first filter that means it"
     assert _stored(plane, instance).acls == () and _stored(plane, other).acls == (STORED,)
     audited = (await operator("GET", "audit")).json()["items"]
@@ -183,7 +183,7 @@ async def test_an_order_for_what_is_not_there_is_refused(plane: Console, operato
     else:
         instance = "izzzzzzzzzzz"
     order = AccessOrder(instance_id=instance, principal="User:root", address="192.0.2.7", acls=(STORED,))
-    assert "no instance" in plane.instances.ordered_by_user(order).refusal
+    assert "no instance" in plane.user_orders.carry_out(order).refusal
 
 
 async def test_passwords_by_kafkas_own_tools_are_the_users_of_the_api(
@@ -195,7 +195,7 @@ async def test_passwords_by_kafkas_own_tools_are_the_users_of_the_api(
     sha_256, sha_512 = Mechanism.SCRAM_SHA_256, Mechanism.SCRAM_SHA_512
     kept = credential(sha_512, "chosen", b"salt", 8192)
     given = (UserCredential("app", kept), UserCredential("new", kept))
-    assert not plane.instances.ordered_by_user(AccessOrder(**who, credentials=given)).refusal
+    assert not plane.user_orders.carry_out(AccessOrder(**who, credentials=given)).refusal
     app, new = _stored(plane, instance).users
     assert app.superuser and app.credentials[1] == kept and app.credentials[0].mechanism is sha_256
     assert not new.superuser and new.credentials == (kept,)
@@ -205,17 +205,15 @@ async def test_passwords_by_kafkas_own_tools_are_the_users_of_the_api(
         ["SCRAM-SHA-512"],
     ]
     gone = AccessOrder(**who, forgotten=(UserMechanism("new", sha_512), UserMechanism("app", sha_512)))
-    assert not plane.instances.ordered_by_user(gone).refusal
+    assert not plane.user_orders.carry_out(gone).refusal
     (app,) = _stored(plane, instance).users
     assert [one.mechanism for one in app.credentials] == [sha_256]
     assert (
         "no SCRAM-SHA-512"
-        in plane.instances.ordered_by_user(
-            AccessOrder(**who, forgotten=(UserMechanism("app", sha_512),))
-        ).refusal
+        in plane.user_orders.carry_out(AccessOrder(**who, forgotten=(UserMechanism("app", sha_512),))).refusal
     )
     wrong = AccessOrder(**who, credentials=(given[1], UserCredential("a b", kept)))
-    assert "name" in plane.instances.ordered_by_user(wrong).refusal
+    assert "name" in plane.user_orders.carry_out(wrong).refusal
     assert len(_stored(plane, instance).users) == 1, "all of it, or nothing"
     many = tuple(UserCredential(f"u{number}", kept) for number in range(USERS_MAX))
-    assert str(USERS_MAX) in plane.instances.ordered_by_user(AccessOrder(**who, credentials=many)).refusal
+    assert str(USERS_MAX) in plane.user_orders.carry_out(AccessOrder(**who, credentials=many)).refusal
