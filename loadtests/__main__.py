@@ -40,7 +40,7 @@ SCENARIOS: Final[dict[str, ModuleType]] = {
 _JUDGE: Final = "judge"
 _TREE_BASELINES: Final = Path(__file__).resolve().parent / "baselines"
 _COMMON: Final = frozenset(
-    {"scenario", "data_dir", "own_stack", "bootstrap", "report_dir", "baseline", "update_baseline"}
+    {"scenario", "data_dir", "own_stack", "backend", "bootstrap", "report_dir", "baseline", "update_baseline"}
 )
 """Options that do not change what is measured."""
 
@@ -64,6 +64,7 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--own-stack", action="store_true", help="load a new stack, as without a running one")
     add("--workers", type=int, default=1, help="gateway processes of a new stack")
+    add("--backend", metavar="HOST:PORT,...", help="load a new stack in front of this Apache Kafka")
     add(
         "--bootstrap",
         metavar="HOST,...",
@@ -106,8 +107,11 @@ def _run(options: argparse.Namespace) -> bool:
     scenario = SCENARIOS[options.scenario]
     name = scenario.run_name(options) if hasattr(scenario, "run_name") else options.scenario
     chosen = {key: value for key, value in sorted(vars(options).items()) if key not in _COMMON}
+    chosen["engine"] = "builtin" if options.backend is None else "apache"
     baselines = _baselines(options, name)  # before the load: a file that cannot be read is said at once
-    with target(options.data_dir, own=options.own_stack, workers=options.workers) as stack:
+    with target(
+        options.data_dir, own=options.own_stack, workers=options.workers, backend=options.backend
+    ) as stack:
         outcome = _load(scenario, stack, options)
     verdict = judge(outcome.figures, baselines, chosen)
     directory = options.report_dir or _folder(options) / name / time.strftime("%Y%m%d-%H%M%S")

@@ -27,15 +27,18 @@ class Target(NamedTuple):
 
 
 @contextmanager
-def target(data_dir: Path, *, own: bool, workers: int) -> Iterator[Target]:
-    """The stack that PORTICO_URL names, else the one that runs on the data directory, else one of its own."""
-    if not own and ("PORTICO_URL" in environment() or is_running(data_dir)):
+def target(data_dir: Path, *, own: bool, workers: int, backend: str | None = None) -> Iterator[Target]:
+    """The stack that PORTICO_URL names, else the one on the data directory, else one of its own: with
+    brokers of ours, or in front of an Apache Kafka."""
+    if backend is None and not own and ("PORTICO_URL" in environment() or is_running(data_dir)):
         here = None if "PORTICO_URL" in environment() else data_dir
         yield Target(*locate(data_dir), here)
         return
     with tempfile.TemporaryDirectory(prefix="portico-load-", dir=scratch_parent(_ROOM_BYTES)) as name:
         scratch = Path(name)
         arguments = ("--console", f"127.0.0.1:{free_port()}", "--workers", str(workers))
+        if backend is not None:
+            arguments += ("--backend", backend)
         with started(scratch, *arguments, "--deletion-grace", "0"):
             stack = json.loads(Layout(scratch).stack_file.read_text())
             yield Target(str(stack["console"]), str(stack["api_key"]), scratch)

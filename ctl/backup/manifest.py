@@ -35,6 +35,8 @@ class ClusterFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Node ids that hold replicas."""
     is_local: bool
     """The tree was the file of a broker alone, not ZooKeeper's."""
+    backend: str | None = None
+    """HOST:PORT,... of an Apache Kafka in place of brokers: the tree has no nodes then."""
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):

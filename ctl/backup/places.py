@@ -40,6 +40,8 @@ class Places:
     zookeeper: str | None
     """OWN, HOST:PORT[/CHROOT], or None: the tree is a file of the only broker."""
     secret_file: Path
+    backend: str | None = None
+    """HOST:PORT,... of the Apache Kafka in place of brokers: it keeps its metadata and records itself."""
 
     @property
     def database_file(self) -> Path:
@@ -64,6 +66,12 @@ class Places:
     def secret(self) -> str | None:
         """The deployment's secret, None where there is none."""
         return read_secret(self.secret_file) if self.secret_file.exists() else None
+
+    def credentials(self) -> dict[str, str]:
+        """What clusters that are not ours are entered with, by CLUSTER/FILE."""
+        root = self.layout.credentials_dir
+        files = [path for path in sorted(root.glob("*/*")) if path.is_file()]
+        return {str(path.relative_to(root)): path.read_text() for path in files}
 
     def running_zookeeper(self) -> str | None:
         """Where the tree is read, None for the file of the only broker. Raises: CommandError."""
@@ -90,15 +98,11 @@ def find_places(data_dir: Path, named: Named) -> Places:
         kept = remembered(layout)
     except ConfigFault as fault:
         raise usage("; ".join(fault.faults)) from fault
-    if kept is not None and kept.backend is not None:
-        raise CommandError(
-            "a stack with --backend cannot be backed up yet: its topics are the Apache Kafka's own, and "
-            f"its control store is {layout.control_dir} or the database that it was given"
-        )
     zookeeper: str | None = settings["zookeeper"].value
     if zookeeper is None and kept is not None and (kept.zookeeper == OWN or kept.brokers > 1):
         zookeeper = OWN
-    return Places(layout, database_url, zookeeper, named.secret_file or layout.secret_file)
+    backend = None if kept is None else kept.backend
+    return Places(layout, database_url, zookeeper, named.secret_file or layout.secret_file, backend)
 
 
 def database_of(layout: Layout, named: str | None) -> tuple[str, Path | None]:

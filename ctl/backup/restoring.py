@@ -41,6 +41,10 @@ KEPT_MS: Final = 24 * 3600 * 1000
 _NEW_SUFFIX: Final = ".restoring"
 _OF_SQLITE: Final = ("", "-wal", "-shm")
 
+_UNCHANGED: Final = Changed(
+    topics=0, partitions=0, found=(), made_anew=(), grown=(), empty=(), moved=0, behind=0, orders=0
+)
+
 Tell = Callable[[str], None]
 
 
@@ -99,17 +103,21 @@ def _restore(
     manifest = reader.manifest
     _refuse_other_store(places, manifest, wishes)
     nodes = {node.path: node.data for node in reader.lines(TREE, TreeNode)}
-    raised, changed = _raised(places, nodes, wishes, now_ms, tell)
+    has_tree = manifest.cluster.backend is None
+    raised, changed = _raised(places, nodes, wishes, now_ms, tell) if has_tree else ({}, _UNCHANGED)
     written = [TreeNode(path, data) for path, data in raised.items()]
     new: dict[Path, Path] = {}
     """Where it is to be -> where it is made."""
     try:
-        if _keeps_in_file(places, manifest):
+        if not has_tree:
+            tell("metadata: the Apache Kafka's own")
+        elif _keeps_in_file(places, manifest):
             new[places.tree_file] = _fresh(places.tree_file)
             asyncio.run(write_file(new[places.tree_file], written))
         else:
             asyncio.run(_fill_zookeeper(places, secret, written))
-        tell(f"metadata: {counted(len(written), 'node')}")
+        if has_tree:
+            tell(f"metadata: {counted(len(written), 'node')}")
         _load_store(places, reader, new, now_ms, tell)
         _make_journal(places, manifest, new)
     except (TreeUnavailable, TreeConflict) as error:
@@ -363,9 +371,22 @@ def _keep_rest(places: Places, manifest: Manifest, secrets: Secrets | None, secr
     _write_private(places.secret_file, secret + "\n")
     if secrets is not None and secrets.settings is not None:
         _write_private(layout.settings_file, secrets.settings)
+    for name, text in ({} if secrets is None else secrets.credentials).items():
+        _write_credential(layout.credentials_dir, name, text)
     if remembered(layout) is None and places.zookeeper in (None, OWN):
         zookeeper = None if manifest.cluster.is_local else OWN
-        remember(layout, Cluster(max(manifest.cluster.brokers, default=1), zookeeper))
+        brokers = 0 if manifest.cluster.backend else max(manifest.cluster.brokers, default=1)
+        remember(layout, Cluster(brokers, zookeeper, manifest.cluster.backend))
+
+
+def _write_credential(credentials_dir: Path, name: str, text: str) -> None:
+    """`name` is CLUSTER/FILE. Raises: ArchiveFault for one that leads elsewhere."""
+    cluster, _, file = name.partition("/")
+    if any(part in ("", ".", "..") or "/" in part or "\0" in part for part in (cluster, file)):
+        raise ArchiveFault(f"the backup names a credential that is none: {name!r}")
+    directory = credentials_dir / cluster
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _write_private(directory / file, text)
 
 
 def _write_private(path: Path, text: str) -> None:

@@ -21,6 +21,8 @@ class Secrets(msgspec.Struct, frozen=True, kw_only=True):
     deployment_secret: str
     settings: str | None = None
     """`portico.toml`, which may hold passwords of databases."""
+    credentials: dict[str, str] = {}
+    """Files by which clusters of Apache Kafka are entered: CLUSTER/FILE -> text."""
 
 
 def seal(found: Secrets, passphrase: str) -> bytes:

@@ -82,6 +82,7 @@ def _take(
             cluster_id=CLUSTER_ID,
             brokers=tuple(sorted(brokers_of({node.path: node.data for node in nodes}))),
             is_local=places.zookeeper is None,
+            backend=places.backend,
         ),
         parts=tuple(archive.parts),
     )
@@ -122,7 +123,9 @@ def _told(connection: Connection, name: str, tell: Tell) -> Iterator[dump.Row]:
 
 
 def _tree(places: Places, secret: str, tell: Tell) -> list[TreeNode]:
-    """All of it in memory, as brokers have it."""
+    """All of it in memory, as brokers have it; an Apache Kafka keeps its own."""
+    if places.backend is not None:
+        return []
     hosts = places.running_zookeeper()
     try:
         if hosts is None:
@@ -148,7 +151,11 @@ async def _of_zookeeper(hosts: str, secret: str) -> list[TreeNode]:
 
 def _secrets(places: Places, secret: str) -> Secrets:
     file = places.layout.settings_file
-    return Secrets(deployment_secret=secret, settings=file.read_text() if file.exists() else None)
+    return Secrets(
+        deployment_secret=secret,
+        settings=file.read_text() if file.exists() else None,
+        credentials=places.credentials(),
+    )
 
 
 def _master_term(places: Places) -> int:
@@ -169,5 +176,8 @@ def described(manifest: Manifest) -> Iterable[tuple[str, object]]:
     yield "release", manifest.release
     yield "store", f"{counted(rows, 'row')} of {manifest.database}, schema {manifest.schema}"
     yield "metadata", counted(nodes, "node")
-    yield "brokers", ", ".join(map(str, manifest.cluster.brokers)) or "none with a topic"
+    if manifest.cluster.backend is not None:
+        yield "records", f"none: the Apache Kafka at {manifest.cluster.backend} keeps its own"
+    else:
+        yield "brokers", ", ".join(map(str, manifest.cluster.brokers)) or "none with a topic"
     yield "secrets", "sealed with a passphrase" if has_secrets else "none: keep DATA/internal.key elsewhere"

@@ -129,6 +129,15 @@ def instances(
     _run(chosen, "instances", "", (), 1, 1, json)
 
 
+@app.command()
+def quota(rounds: Rounds = 1, json: Json = None) -> None:
+    """A hot partition that moves between brokers: our policies against Apache Kafka's user quotas."""
+    from ctl.bench import quota as bench
+
+    chosen = SimpleNamespace(run=lambda rounds, _megabytes, say: bench.run(rounds, say))
+    _run(chosen, "quota", "", (), rounds, 1, json)
+
+
 def _run(
     bench: Any,
     name: str,
