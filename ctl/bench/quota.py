@@ -291,6 +291,25 @@ def _ours(directory: Path) -> Iterator[Endpoint]:
         yield Endpoint(int(port), None, host)
 
 
+def _refused(bootstrap: Endpoint, request: Any) -> str | None:
+    """Why quotas are not taken, a minute long: a cluster that has just started has no controller yet."""
+    deadline = time.monotonic() + _ANSWER_S
+    while True:
+        client = Client(bootstrap, answer_bytes_max=65_536)
+        try:
+            answer = client.call(request)
+        finally:
+            client.socket.close()
+        faults = [
+            str(entry.error_message or entry.error_code) for entry in answer.entries if entry.error_code
+        ]
+        if not faults:
+            return None
+        if time.monotonic() > deadline:
+            return faults[0]
+        time.sleep(1.0)
+
+
 @contextmanager
 def _theirs(directory: Path) -> Iterator[Endpoint]:
     with kafka_cluster(directory, heap=_HEAP) as brokers:
@@ -306,13 +325,9 @@ def _theirs(directory: Path) -> Iterator[Endpoint]:
             ),
             validate_only=False,
         )
-        client = Client(bootstrap, answer_bytes_max=65_536)
-        try:
-            answer = client.call(request)
-        finally:
-            client.socket.close()
-        if any(entry.error_code != 0 for entry in answer.entries):
-            raise RuntimeError("Apache Kafka did not take the user quota")
+        refused = _refused(bootstrap, request)
+        if refused is not None:
+            raise RuntimeError(f"Apache Kafka did not take the user quota: {refused}")
         yield bootstrap
 
 
