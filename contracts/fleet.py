@@ -26,6 +26,22 @@ class FleetRow(msgspec.Struct, frozen=True, array_like=True):
     """Brokers that lead some of it and have not reported for three periods: no sum has their rates."""
 
 
+class FleetBroker(msgspec.Struct, frozen=True, kw_only=True):
+    """A broker that reports, or whose reports gateway workers make up (an Apache Kafka's)."""
+
+    cluster_id: str
+    node_id: int
+    report_age_ms: int
+    """Since its last report. A process that hangs keeps its connections open, and reports nothing."""
+    silent: bool
+    """For three periods or more."""
+    produce_per_s: int
+    """Over all instances; of a silent one what it told last."""
+    consume_per_s: int
+    stored_bytes: int
+    partitions_led: int
+
+
 class FleetOverview(msgspec.Struct, frozen=True, kw_only=True):
     """GET /internal/v1/fleet: every instance, in order of id."""
 
@@ -33,4 +49,6 @@ class FleetOverview(msgspec.Struct, frozen=True, kw_only=True):
     """When the decisions were made (epoch)."""
     policy: str
     rows: tuple[FleetRow, ...] = ()
+    brokers: tuple[FleetBroker, ...] = ()
+    """In order of cluster and node id."""
     version: int = MESSAGE_VERSION

@@ -28,7 +28,7 @@ from master.quota.client_quotas import SetQuotas
 from master.quota.cpu_decision import CpuDecision, Topology, topology
 from master.quota.cpu_shares import GONE_PERIODS, CpuShares
 from master.quota.decision import InstanceDecision, decide
-from master.quota.fleet import fleet_row
+from master.quota.fleet import fleet_brokers, fleet_row
 from master.quota.flows import ReportRefusedError
 from master.quota.history import InstanceHistory, Slot
 from master.quota.leadership import Heard, Leadership, leadership
@@ -350,7 +350,13 @@ class MasterService:
     def fleet(self) -> FleetOverview:
         """A line of every instance, as the last tick decided: it costs a tenth of `overview`."""
         rows = map(fleet_row, self.decisions, self.cpu_decisions)
-        return FleetOverview(at_ms=self._decided_at_ms, policy=self.policy, rows=tuple(rows))
+        silent_ms = self.settings.silent_periods * self.settings.period_ms
+        return FleetOverview(
+            at_ms=self._decided_at_ms,
+            policy=self.policy,
+            rows=tuple(rows),
+            brokers=fleet_brokers(self._ledger.brokers(), self._now_ms(), silent_ms),
+        )
 
     def _view(self, decision: InstanceDecision, history: History) -> QuotaView:
         now_ms = self._now_ms()

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from contracts.fleet import FleetOverview
+from contracts.fleet import FleetBroker, FleetOverview
 from contracts.names import SYSTEM_INSTANCE_ID
 from runtime.clock import monotonic_ms
 from runtime.internal_http import InternalClient, InternalError
@@ -21,6 +21,7 @@ _log = get_logger(__name__)
 PERIOD_MS: Final = 2_000
 _NAMES_EVERY_MS: Final = 10_000
 _TIMEOUT_S: Final = 3.0
+_FRESH_MS: Final = 900
 _TEXT: Final = msgspec.json.Encoder()
 
 
@@ -44,6 +45,9 @@ class FleetSource:
         self._frame: Frame | None = None
         self._news = asyncio.Condition()
         self._viewers = 0
+        self._turn = asyncio.Lock()
+        self._asked_ms: int | None = None
+        self._brokers: dict[tuple[str, int], FleetBroker] = {}
         self._task: asyncio.Task[None] | None = None
 
     @asynccontextmanager
@@ -67,6 +71,23 @@ class FleetSource:
         assert self._frame is not None
         return self._frame
 
+    async def brokers(self) -> dict[tuple[str, int], FleetBroker]:
+        """What brokers told last, by cluster and node id; empty while the master does not answer."""
+        async with self._turn:
+            if self._asked_ms is None or monotonic_ms() - self._asked_ms >= _FRESH_MS:
+                self._asked_ms = monotonic_ms()
+                try:
+                    found = await self._ask()
+                except InternalError:
+                    self._brokers = {}
+                else:
+                    self._brokers = {(one.cluster_id, one.node_id): one for one in found.brokers}
+        return self._brokers
+
+    async def _ask(self) -> FleetOverview:
+        """Raises: InternalError."""
+        return await self._client.get("/internal/v1/fleet", FleetOverview, timeout_s=_TIMEOUT_S)
+
     async def _run(self) -> None:
         while True:
             began_ms = monotonic_ms()
@@ -85,7 +106,7 @@ class FleetSource:
 
     async def _next(self) -> Frame:
         """Raises: InternalError, StoreFault."""
-        found = await self._client.get("/internal/v1/fleet", FleetOverview, timeout_s=_TIMEOUT_S)
+        found = await self._ask()
         if self._named_ms is None or monotonic_ms() - self._named_ms >= _NAMES_EVERY_MS:
             named = await asyncio.to_thread(self._names)
             self._known = {key: name for key, name in named.items() if key != SYSTEM_INSTANCE_ID}

@@ -22,7 +22,7 @@ from runtime.redis_link import VARIABLE as REDIS_URL
 TENANTS: Final = 8
 """A key may ask 50 times a second."""
 _INSTANCES_EACH: Final = 5
-START_S: Final = 60.0
+START_S: Final = 180.0
 _TRANSACTIONS: Final = (
     "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()"
 )
@@ -38,18 +38,27 @@ class Caller(NamedTuple):
 class Control:
     """One control process."""
 
-    def __init__(self, directory: Path, database_url: str, zookeeper: str, redis_url: str | None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        database_url: str | None,
+        zookeeper: str | None,
+        redis_url: str | None,
+        vports: str = "20000-20999",
+    ) -> None:
+        """Without a database's address it has a SQLite of its own, without a ZooKeeper it is the master."""
         self.layout = Layout(directory)
         self.port, self.internal_port = free_port(), free_port()
         arguments = [
             *("--data-dir", str(directory), "--console", f"{HOST}:{self.port}"),
             *("--internal", f"{HOST}:{self.internal_port}", "--vip", HOST),
-            *("--vports", "20000-20999"),
-            *("--quota-policy", "seed", "--report-period-ms", "1000", "--zookeeper", zookeeper),
+            *("--vports", vports),
+            *("--quota-policy", "seed", "--report-period-ms", "1000"),
+            *(() if zookeeper is None else ("--zookeeper", zookeeper)),
             "--brokers-elsewhere",
         ]
         self._command = [sys.executable, "-m", "runtime.start", "ctl.control", *arguments]
-        self._variables = {DATABASE_URL: database_url}
+        self._variables = {} if database_url is None else {DATABASE_URL: database_url}
         if redis_url is not None:
             self._variables[REDIS_URL] = redis_url
         self._process: subprocess.Popen[bytes] | None = None

@@ -110,6 +110,19 @@ def control(
 
 
 @app.command()
+def dashboard(
+    count: Annotated[int, typer.Option(min=1, max=5_000, help="Instances, all at work.")] = 1_000,
+    rounds: Rounds = 3,
+    json: Json = None,
+) -> None:
+    """What viewers of the operators' dashboard cost the control process, and what they are sent."""
+    from ctl.bench import dashboard as bench
+
+    chosen = SimpleNamespace(run=lambda rounds, _megabytes, say: bench.run(count, rounds, say))
+    _run(chosen, "dashboard", "", (), rounds, 1, json)
+
+
+@app.command()
 def requests(json: Json = None) -> None:
     """Every API in its most expensive shapes: how long one request holds the loop, in ms of CPU."""
     from ctl.bench import requests as bench

@@ -1,11 +1,13 @@
 """A short line of an instance, of what was decided last. Pure."""
 
+from collections.abc import Iterable
 from typing import Final
 
-from contracts.fleet import FleetRow
+from contracts.fleet import FleetBroker, FleetRow
 from contracts.quota import Direction
 from master.quota.cpu_decision import CpuDecision
 from master.quota.decision import InstanceDecision
+from master.quota.ledger import Point
 
 _SKEW_RATE_MIN: Final = 10_000
 """Bytes/s below which traffic is too little to be called uneven."""
@@ -37,3 +39,24 @@ def fleet_row(decision: InstanceDecision, cpu: CpuDecision) -> FleetRow:
         skew,
         sum(decision.silent),
     )
+
+
+def fleet_brokers(points: Iterable[Point], now_ms: int, silent_ms: int) -> tuple[FleetBroker, ...]:
+    """What each broker does for all instances together; `now_ms` as the ledger has it."""
+    found = []
+    for point in points:
+        age_ms = max(0, now_ms - point.received_at_ms)
+        entries = point.entries.values()
+        found.append(
+            FleetBroker(
+                cluster_id=point.cluster_id,
+                node_id=point.node_id,
+                report_age_ms=age_ms,
+                silent=age_ms >= silent_ms,
+                produce_per_s=sum(entry.produce.rate_per_s or 0 for entry in entries),
+                consume_per_s=sum(entry.consume.rate_per_s or 0 for entry in entries),
+                stored_bytes=sum(entry.stored_bytes for entry in entries),
+                partitions_led=sum(entry.partitions_led for entry in entries),
+            )
+        )
+    return tuple(sorted(found, key=lambda one: (one.cluster_id, one.node_id)))

@@ -134,6 +134,10 @@ class Ledger:
         """Time since the point was last heard of."""
         return max(0, now_ms - self._points[point].received_at_ms)
 
+    def brokers(self) -> list[Point]:
+        """Every broker, also those that lead nothing."""
+        return [point for point in self._points.values() if point.node_id != NO_NODE]
+
     def points(self) -> dict[str, int]:
         """Every point's name and node id."""
         return {point.name: point.node_id for point in self._points.values()}

@@ -35,6 +35,20 @@ class BrokerView(ViewModel):
     live: bool = Field(description="whether it follows the console's feed now")
     seen_at: datetime | None
     alive: bool | None = Field(description="whether it is registered with its cluster now")
+    report_age_ms: int | None = Field(
+        description="since its last report to the quota master; null: there is none, or no master answers",
+        examples=[420],
+    )
+    silent: bool | None = Field(
+        description="whether it has not reported for three periods, its connections open or not: it hangs",
+        examples=[False],
+    )
+    produce_bytes_per_s: int | None = Field(
+        description="over all instances, as it told last", examples=[1_048_576]
+    )
+    consume_bytes_per_s: int | None = Field(
+        description="over all instances, as it told last", examples=[1_048_576]
+    )
     rack: str | None
     is_controller: bool | None
     leaders: int | None = Field(description="partitions that it leads")

@@ -8,6 +8,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 from fastapi import APIRouter, Path, Query
 
+from contracts.fleet import FleetBroker
 from contracts.names import SCOPE_LENGTH, SYSTEM_INSTANCE_ID, owner_of
 from contracts.specs import BrokerAddress, ClusterSpec, DamagedLog, Engine
 from contracts.upstream import ClusterTrouble, UpstreamSecurity
@@ -47,6 +48,7 @@ async def brokers(plane: Plane) -> cluster_models.BrokerList:
     clusters: list[cluster_models.ClusterView] = []
     quota_troubles = await _quota_troubles(plane)
     drained = await asyncio.to_thread(plane.registry.drained)
+    told = await plane.fleet.brokers()
     looks = await asyncio.gather(*(_look(plane, spec) for spec in specs))  # one that is down holds up nobody
     for spec, (facts, sizes) in zip(specs, looks, strict=True):
         looked = plane.apaches.seen.get(spec.cluster_id)
@@ -68,7 +70,10 @@ async def brokers(plane: Plane) -> cluster_models.BrokerList:
                 is_drained=spec.cluster_id in drained,
             )
         )
-        items += [_broker_view(spec.cluster_id, one, seen, facts, sizes) for one in spec.brokers]
+        items += [
+            _broker_view(spec.cluster_id, one, seen, facts, sizes, told.get((spec.cluster_id, one.node_id)))
+            for one in spec.brokers
+        ]
     return cluster_models.BrokerList(items=items, clusters=clusters)
 
 
@@ -139,7 +144,12 @@ def _seen_outside(plane: Console, now_ms: int) -> ByBroker:
 
 
 def _broker_view(
-    cluster_id: str, address: BrokerAddress, seen: ByBroker, facts: ClusterFacts | None, sizes: dict[int, int]
+    cluster_id: str,
+    address: BrokerAddress,
+    seen: ByBroker,
+    facts: ClusterFacts | None,
+    sizes: dict[int, int],
+    told: FleetBroker | None,
 ) -> cluster_models.BrokerView:
     node_id = address.node_id
     known = seen.get((cluster_id, node_id))
@@ -154,6 +164,10 @@ def _broker_view(
         live=known is not None and known.is_live,
         seen_at=None if known is None else at(known.seen_ms),
         alive=alive,
+        report_age_ms=None if told is None else told.report_age_ms,
+        silent=None if told is None else told.silent,
+        produce_bytes_per_s=None if told is None else told.produce_per_s,
+        consume_bytes_per_s=None if told is None else told.consume_per_s,
         rack=None if own is None else own.rack,
         is_controller=None if facts is None else facts.controller_id == node_id,
         leaders=none if own is None else own.leaders,

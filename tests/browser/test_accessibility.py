@@ -20,7 +20,17 @@ PAGES: Final = (
     *("audit", "keys", "account", "nowhere"),
 )
 TABS: Final = (
-    *("overview", "topics", "topics/orders", "groups", "groups/readers", "alarms", "whitelist", "quota"),
+    *(
+        "overview",
+        "topics",
+        "topics/orders",
+        "groups",
+        "groups/readers",
+        "alarms",
+        "whitelist",
+        "quota",
+        "history",
+    ),
     *("usage", "bill", "faults"),
 )
 DIALOGS: Final = (

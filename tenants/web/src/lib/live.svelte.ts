@@ -7,6 +7,8 @@ import { openStream, type StreamState } from './stream';
 
 export const HISTORY_S = 3600;
 const RETRY_MS = 2000;
+/** Reports come each second: older than this, numbers are not of now. */
+const OLD_MS = 6000;
 
 export class LiveQuota {
   view = $state.raw<QuotaView | null>(null);
@@ -15,6 +17,8 @@ export class LiveQuota {
   beat = $state(0);
   stream = $state<StreamState>('connecting');
   error = $state<string | null>(null);
+  /** Moves on while nothing arrives, so that what is shown has an age. */
+  nowMs = $state(Date.now());
   #id: string;
   #closed = false;
   #retry: ReturnType<typeof setTimeout> | undefined;
@@ -36,14 +40,23 @@ export class LiveQuota {
       },
       problem: (detail) => (this.error = detail),
     });
+    const clock = setInterval(() => (this.nowMs = Date.now()), 1000);
     return () => {
       this.#closed = true;
+      clearInterval(clock);
       clearTimeout(this.#retry);
       close();
     };
   }
 
+  /** How old the numbers are, when they are not of now. */
+  get ageMs(): number | null {
+    const age = this.view === null ? 0 : this.nowMs - this.view.at_ms;
+    return age > OLD_MS ? age : null;
+  }
+
   #take(view: QuotaView): void {
+    this.nowMs = Date.now();
     this.view = view;
     this.error = null;
     this.series.append(view);
