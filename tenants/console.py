@@ -151,14 +151,10 @@ class Console:
         self.purge = self._purge()
         self.moves = self._moves()
         self.mover = Mover(self.moves, self.cluster, self.office)
-        self.alarms = Alarms(self.store)
+        self.alarms, self.series = Alarms(self.store), Series(self.store)
         self.alarm_lags = Lags(self.cluster, self.lags)
         self.alarm_runner = self.alarm_runner_of(self.office)
-        self.series = Series(self.store)
-        self.topic_figures = TopicFigures(self.store, self.cluster, self.office)
-        self.series_recorder = SeriesRecorder(
-            self.series, self.quota, self.gateways, self.alarm_lags, self.topic_figures, self.office
-        )
+        self.series_recorder = self._series_recorder()
         self.usage_counter = UsageCounter(self.store, self.cluster, self.office)
         self.webhooks = Webhooks(self.store, config.secret)
         sink = WebhookSink([ip_network(one) for one in config.webhook_ranges])
@@ -178,6 +174,10 @@ class Console:
             certificates=lambda: certificate_files(config.tls_certificate, config.credentials_dir),
         )
         return AlarmRunner(self.alarms, sources, lags, office)
+
+    def _series_recorder(self) -> SeriesRecorder:
+        topics = TopicFigures(self.store, self.cluster, self.office)
+        return SeriesRecorder(self.series, self.quota, self.gateways, self.alarm_lags, topics, self.office)
 
     def _purge(self) -> Purge:
         return Purge(
@@ -280,7 +280,7 @@ class Console:
         tasks.spawn("webhooks", self.webhook_runner.run)
         tasks.spawn("system-topics", SystemTopics(self.store, self.cluster, self.office).run)
         tasks.spawn("series", self.series_recorder.run)
-        tasks.spawn("topic-figures", self.topic_figures.run)
+        tasks.spawn("topic-figures", self.series_recorder.topics.run)
         tasks.spawn("usage", self.usage_counter.run)
         tasks.spawn("topic-limits", TopicLimits(self.store, self.cluster, self.office).run)
 

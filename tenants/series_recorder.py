@@ -43,7 +43,7 @@ class SeriesRecorder:
         self._quota = quota
         self._gateways = gateways
         self._lags = lags
-        self._topics = topics
+        self.topics = topics
         self._office = office
         self._pending: dict[int, bytes] = {}
         self._failing = False
@@ -72,7 +72,7 @@ class SeriesRecorder:
             connections = {
                 one.instance_id: self._gateways.connections(one.instance_id, monotonic_ms()) for one in views
             }
-            self._topics.busy(one.instance_id for one in views if one.produce.rate_per_s > 0)
+            self.topics.busy(one.instance_id for one in views if one.produce.rate_per_s > 0)
             self._pending[at_ms] = await asyncio.to_thread(self._packed, views, connections, now_ms)
         while len(self._pending) > PENDING_MAX:
             del self._pending[min(self._pending)]
@@ -91,7 +91,7 @@ class SeriesRecorder:
             one.instance_id: Seen(
                 one,
                 connections[one.instance_id],
-                *self._topics.of(one.instance_id, now_ms),
+                *self.topics.of(one.instance_id, now_ms),
                 self._groups(one.instance_id, now_ms),
             )
             for one in views

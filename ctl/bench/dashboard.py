@@ -30,6 +30,7 @@ _ORDER: Final = {
     "produce_rate_bytes_per_s": 10**6,
     "consume_rate_bytes_per_s": 10**6,
     "capacity_bytes": 10**9,
+    "allow_all": True,
 }
 _ROOM: Final = {
     "instances": 10_000,

@@ -156,11 +156,11 @@ async def test_topics_and_groups_and_brokers_have_series(
     made = await operator.order()
     key = str(made["id"])
     rate(master, key, 1)
-    seen = clock.plane.topic_figures._seen
+    seen = clock.plane.series_recorder.topics._seen
     seen.clear()
     topics = {f"t{number:02}": TopicFigure(number, 100) for number in range(30)}
     order = sorted(topics, reverse=True)
-    clock.plane.topic_figures.of = lambda _id, _now: (topics, order)  # type: ignore[method-assign]
+    clock.plane.series_recorder.topics.of = lambda _id, _now: (topics, order)  # type: ignore[method-assign]
     lags = LagSeen()
     lags.take([GroupLag("readers", 12)], frozenset(), clock.now_ms + STEP_MS)
     clock.plane.alarm_lags.seen[key] = lags
