@@ -19,6 +19,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from contracts.pipeline import PIPELINE_DIR, TABLES_DIR
+from contracts.server_names import NamedPort, parse_domain
 from contracts.specs import ConsumerKind
 from contracts.usage_records import INTERVAL_MS_DEFAULT
 from ctl.stack.layout import Layout
@@ -90,6 +91,10 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     parser.add_argument(
         "--tls-cert", metavar="FILE", help="the gateways' certificate: without one no TLS can be ordered"
     )
+    parser.add_argument(
+        "--sni-domain", metavar="DOMAIN", type=parse_domain, help="of the gateways, told to tenants"
+    )
+    parser.add_argument("--sni-port", metavar="PORT", type=int, default=9093)
     parser.add_argument("--backend", metavar="HOST:PORT,...", help="an Apache Kafka; default: our brokers")
     parser.add_argument(
         "--credentials-dir",
@@ -287,6 +292,7 @@ class Control:
             redis_url=options.redis_url,
             oidc=_oidc(options),
             webhook_ranges=options.webhook_allow,
+            named_port=NamedPort(options.sni_domain, options.sni_port) if options.sni_domain else None,
             serves_tls=options.tls_cert is not None,
             tls_certificate=None if options.tls_cert is None else Path(options.tls_cert),
         )

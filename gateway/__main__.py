@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from contracts.server_names import NamedPort, parse_domain
 from gateway.certificates import TlsFiles
 from gateway.config import GatewayConfig
 from runtime import logs, process
@@ -56,7 +57,19 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--tls-cert", metavar="FILE", type=Path, help="certificate of vports with TLS, PEM")
     parser.add_argument("--tls-key", metavar="FILE", type=Path, help="its key")
     parser.add_argument("--tls-client-ca", metavar="FILE", type=Path, help="whose certificates clients show")
+    parser.add_argument(
+        "--sni-domain",
+        metavar="DOMAIN",
+        type=_domain,
+        help="serve all instances with TLS at one port, as <instance>.DOMAIN",
+    )
+    parser.add_argument("--sni-port", metavar="PORT", type=_port, default=9093, help="that port")
+    parser.add_argument("--sni-host", metavar="ADDRESS", default="127.0.0.1", help="where it is bound")
+    parser.add_argument("--sni-cert", metavar="FILE", type=Path, help="its certificate, PEM; else --tls-cert")
+    parser.add_argument("--sni-key", metavar="FILE", type=Path, help="its key")
     given = parser.parse_args(argv)
+    if (given.sni_cert is None) != (given.sni_key is None):
+        parser.error("--sni-cert and --sni-key go together")
     if (given.tls_cert is None) != (given.tls_key is None) or (given.tls_client_ca and not given.tls_cert):
         parser.error("--tls-cert and --tls-key go together, and --tls-client-ca with them")
     return given
@@ -67,6 +80,19 @@ def _host_port(text: str) -> tuple[str, int]:
         return parse_host_port(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _domain(text: str) -> str:
+    try:
+        return parse_domain(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 0 < int(text) < 65_536):
+        raise argparse.ArgumentTypeError(f"'{text}' is no port")
+    return int(text)
 
 
 def _networks(text: str) -> tuple[str, ...]:
@@ -94,6 +120,8 @@ def main(argv: Sequence[str]) -> None:
         wildcard_for=given.wildcard_for,
         proxy_protocol_from=given.proxy_protocol_from,
         tls=TlsFiles(given.tls_cert, given.tls_key, given.tls_client_ca) if given.tls_cert else None,
+        named_port=NamedPort(given.sni_domain, given.sni_port, given.sni_host) if given.sni_domain else None,
+        named_tls=TlsFiles(given.sni_cert, given.sni_key, given.tls_client_ca) if given.sni_cert else None,
     )
     faults = config.faults()
     if faults:

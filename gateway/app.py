@@ -206,7 +206,7 @@ async def serve(config: GatewayConfig) -> None:
     """Run a worker until it is cancelled."""
     taken = None if config.take_over is None else await asyncio.to_thread(take, config.take_over)
     gateway = Gateway(config, inherited=None if taken is None else taken.sockets)
-    collectors: list[Collector] = [WorkerCollector(gateway.worker)]
+    collectors: list[Collector] = [WorkerCollector(gateway.worker, gateway.listeners.names)]
     tracing = tracing_of(environment(), "gateway", config.name)
     if tracing is not None:
         from gateway.tracing import GatewayTraces  # imports OpenTelemetry
@@ -238,7 +238,7 @@ async def serve(config: GatewayConfig) -> None:
     try:
         await replaced.wait()
         _log.info("another worker has taken over: connections are closed when they are idle")
-        await let_go(gateway.worker, config.drain_ms)
+        await let_go(gateway.worker, config.drain_ms, gateway.listeners.nameless)
     finally:
         giver.close()
         await gateway.aclose()

@@ -75,6 +75,10 @@ class DisconnectCause(StrEnum):
     """No whole handshake within `first_byte_ms` of being read, or `handshake_ms` of the accept."""
     TLS_HANDSHAKES_MAX = "tls_handshakes_max"
     """The oldest handshake of the address that has most, while `HANDSHAKES_MAX` are under way."""
+    SERVER_NAME_MISSING = "server_name_missing"
+    """A hello without a server name at the port that serves by names."""
+    SERVER_NAME_UNKNOWN = "server_name_unknown"
+    """The name is no instance's, or none of its brokers'."""
     CERTIFICATE_REFUSED = "certificate_refused"
     """The client's certificate is good, and names no user of the instance."""
 

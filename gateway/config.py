@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from contracts.server_names import NamedPort
 from gateway.certificates import TlsFiles
 from gateway.session.timers import Timeouts
 from gateway.shared_table import WORKERS_MAX
@@ -35,6 +36,10 @@ class GatewayConfig:
     """Addresses and CIDRs of load balancers that say by PROXY protocol, version 2, who their client is."""
     tls: TlsFiles | None = None
     """The certificate of vports that speak TLS."""
+    named_port: NamedPort | None = None
+    """Where all instances with TLS are served, by the name in a client's hello (ADR-0075)."""
+    named_tls: TlsFiles | None = None
+    """The certificate there; None: that of vports."""
     timeouts: Timeouts = field(default_factory=Timeouts)
 
     @property
@@ -52,4 +57,8 @@ class GatewayConfig:
             found.append("exactly one of --control and --specs is needed")
         if self.control_url is not None and self.secret_file is None:
             found.append("--control needs --secret-file")
+        if self.named_port is not None and self.tls is None:
+            found.append("--sni-domain needs --tls-cert and --tls-key")
+        if self.named_tls is not None and self.named_port is None:
+            found.append("--sni-cert needs --sni-domain")
         return found

@@ -6,6 +6,7 @@ would be a storm of connections there.
 
 import asyncio
 import socket
+from collections.abc import Callable
 from typing import Final, cast
 
 from gateway.causes import DisconnectCause
@@ -38,11 +39,12 @@ def is_idle(connection: Connection) -> bool:
     return not connection.place.network.unread_bytes(cast(socket.socket, connection.client.sock))
 
 
-async def let_go(worker: Worker, spread_ms: int) -> None:
-    """Close every connection of a worker that accepts none any more."""
+async def let_go(worker: Worker, spread_ms: int, nameless: Callable[[], int]) -> None:
+    """Close every connection of a worker that accepts none any more. `nameless` are those that will be one
+    soon, or have ended, by a timeout of their own."""
     loop = asyncio.get_running_loop()
     began_s = loop.time()
-    while left := [one for served in worker.served.values() for one in served.connections]:
+    while (left := [one for served in worker.served.values() for one in served.connections]) or nameless():
         passed_s = loop.time() - began_s
         if passed_s * 1000 >= spread_ms + CUT_AFTER_MS:
             for connection in left:

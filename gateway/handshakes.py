@@ -37,6 +37,10 @@ class Handshakes(Generic[_One]):
     def __len__(self) -> int:
         return len(self._sources)
 
+    def every(self) -> tuple[_One, ...]:
+        """All that are under way."""
+        return tuple(self._sources)
+
     def begins(self, one: _One, address: str) -> _One | None:
         """One more; the answer is which other one has to go for it, and `ends` is said of it then."""
         self._sources[one] = source = _source(address)

@@ -6,9 +6,9 @@ spec: a new revision forgets everything, and answers that depend on who asked ar
 """
 
 from collections import OrderedDict
+from collections.abc import Hashable
 from typing import Final
 
-from contracts.users import SecurityProtocol
 from wire.throttle_time import behind_field
 
 KEPT_BYTES_MAX: Final = 128 * 1024
@@ -19,16 +19,14 @@ class KeptAnswers:
     """Kept answers of one instance. The one that was used longest ago goes first."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[SecurityProtocol, int, int, bytes], bytes] = OrderedDict()
+        self._kept: OrderedDict[tuple[Hashable, int, int, bytes], bytes] = OrderedDict()
         self.bytes = 0
 
-    def get(
-        self, security_protocol: SecurityProtocol, api_key: int, api_version: int, frame: memoryview
-    ) -> bytes | None:
+    def get(self, entrance: Hashable, api_key: int, api_version: int, frame: memoryview) -> bytes | None:
         """The answer to a client, who came in like this, for what the broker said, both with their length
         prefixes."""
         at = behind_field(api_key, api_version)
-        key = (security_protocol, api_key, api_version, bytes(frame[at:]))
+        key = (entrance, api_key, api_version, bytes(frame[at:]))
         body = self._kept.get(key)
         if body is None:
             return None
@@ -38,7 +36,7 @@ class KeptAnswers:
 
     def keep(
         self,
-        security_protocol: SecurityProtocol,
+        entrance: Hashable,
         api_key: int,
         api_version: int,
         frame: memoryview,
@@ -46,7 +44,7 @@ class KeptAnswers:
     ) -> None:
         """Remember an answer, unless it is larger than all that may be kept."""
         at = behind_field(api_key, api_version)
-        key = (security_protocol, api_key, api_version, bytes(frame[at:]))
+        key = (entrance, api_key, api_version, bytes(frame[at:]))
         size = len(frame) + len(answer) - 2 * at
         if size > KEPT_BYTES_MAX or key in self._kept:
             return

@@ -13,8 +13,10 @@ from typing import Final
 
 from contracts.specs import InstanceSpec, InstanceState, Listener
 from gateway.causes import DisconnectCause
+from gateway.named_port import Named, NamesAtOnePort
 from gateway.passed_on import PassedOn
 from gateway.rules.lifecycle import Event, Phase
+from gateway.rules.whitelist import Whitelist, shown_address
 from gateway.served import ServedInstance
 from gateway.shared_ports import OUT_OF_DESCRIPTORS, PAUSE_S, Place, SharedPorts, close_listening
 from gateway.sockets import reset
@@ -60,7 +62,32 @@ class ListenerSet:
             self._arrived,
             self._stray,
         )
+        self._names = self._named_port()
         self._warned_ms = -_WARN_EVERY_MS
+
+    def _named_port(self) -> NamesAtOnePort | None:
+        worker = self._worker
+        if worker.config.named_port is None:
+            return None
+        return NamesAtOnePort(
+            worker.config.named_port,
+            worker.loop,
+            worker.clock,
+            Whitelist(worker.config.proxy_protocol_from),
+            worker.config.timeouts.first_byte_ms,
+            self._opened,
+            worker.pacing.begin,
+            self._named,
+        )
+
+    @property
+    def names(self) -> NamesAtOnePort | None:
+        """The port that serves by names."""
+        return self._names
+
+    def nameless(self) -> int:
+        """How many clients at that port have not named an instance yet."""
+        return 0 if self._names is None else len(self._names)
 
     def apply(self, spec: InstanceSpec) -> None:
         """Make the world as a revision of one instance says."""
@@ -102,7 +129,7 @@ class ListenerSet:
         wanted = set(served.spec.listeners)
         for listener in bound.keys() - wanted:
             self._unbind(served, listener)
-        reasons = []
+        reasons = [*self._bind_names(served)]
         missing = () if self._gave_way else wanted - bound.keys()
         for listener in sorted(missing, key=lambda one: one.port):
             lacking = self._worker.lacks_certificate(listener)
@@ -127,6 +154,26 @@ class ListenerSet:
                 "instance served", instance=served.instance_id, ports=sorted(one.port for one in wanted)
             )
         served.move(Event.BOUND)
+
+    def _bind_names(self, served: ServedInstance) -> Iterator[str]:
+        """Have the instance's clients come by names, too. Answers why they cannot."""
+        names = self._names
+        if names is None:
+            return
+        for connection in tuple(served.connections):
+            if connection.listener not in served.named and connection.listener not in served.spec.listeners:
+                connection.close(DisconnectCause.LISTENER_REMOVED)
+        names.take(served)
+        if not served.named or self._gave_way:
+            return
+        where = f"port {served.named[0].port} of names"
+        lacking = self._worker.lacks_certificate(served.named[0], by_name=True)
+        if lacking:
+            yield f"{where}: {lacking}"
+        try:
+            names.listen()
+        except OSError as error:
+            yield f"{where}: {os.strerror(error.errno) if error.errno else error}"
 
     def _listen(self, served: ServedInstance, listener: Listener) -> socket.socket | None:
         if self._shared.covers(listener):
@@ -225,6 +272,54 @@ class ListenerSet:
             reset(client)
             worker.pacing.end(served.turn)
 
+    def _named(self, named: Named) -> None:
+        """A client has named its instance, which admits its address. It waits here where at a port of the
+        instance's own the kernel would keep it."""
+        worker, served = self._worker, named.served
+        now_ms = worker.now_ms = worker.clock.monotonic_ms()
+        pause_ms = served.accept_pause_ms(named.listener, now_ms)
+        if pause_ms <= 0 and worker.pacing.may_begin(served.turn):
+            self._take_named(named)
+        elif served.at_door < AT_DOOR_MAX:
+            served.at_door += 1
+            step = partial(self._take_named_in_turn, named)
+            if pause_ms > 0:
+                worker.loop.call_later(pause_ms / 1000, self._named_later, named, step)
+            else:
+                worker.pacing.wait(served.turn, step, begins=True)
+            worker.pacing.end(served.turn)
+        else:
+            address = shown_address(named.address[0])
+            served.count_refused(DisconnectCause.CONNECTION_RATE_MAX, address, worker.clock.epoch_ms())
+            reset(named.sock)
+            worker.pacing.end(served.turn)
+
+    def _named_later(self, named: Named, step: Callable[[], None]) -> None:
+        if self._is_served(named):
+            self._worker.pacing.run(named.served.turn, step, begins=True)
+        else:
+            self._take_named_in_turn(named)
+
+    def _is_served(self, named: Named) -> bool:
+        served = named.served
+        return self._worker.served.get(served.instance_id) is served and named.listener in served.named
+
+    def _take_named_in_turn(self, named: Named) -> None:
+        named.served.at_door -= 1
+        if self._is_served(named):
+            self._take_named(named)
+        else:
+            named.served.closed[DisconnectCause.LISTENER_REMOVED] += 1
+            reset(named.sock)
+
+    def _take_named(self, named: Named) -> None:
+        served, listener, sock, address, hello = named
+        if self._worker.lacks_certificate(listener, by_name=True):
+            served.closed[DisconnectCause.INSTANCE_NOT_SERVED] += 1
+            reset(sock)
+            return
+        self._bill(served, self._worker.accept(served, listener, sock, *address, hello))
+
     def _stray(self, client: socket.socket) -> None:
         self._worker.connections_to_nobody += 1
         reset(client)
@@ -308,6 +403,8 @@ class ListenerSet:
     def sockets(self) -> Iterator[tuple[Place, socket.socket]]:
         """All that listen, with what they are bound to."""
         yield from self._shared.sockets.items()
+        if self._names is not None:
+            yield from self._names.sockets.items()
         for bound in self._sockets.values():
             for listener, sock in bound.items():
                 if sock is not None:
@@ -325,6 +422,8 @@ class ListenerSet:
         for listener, sock in self._sockets.pop(served.instance_id, {}).items():
             self._close(listener, sock)
         self._passed_on.drop(served, None, cause)
+        if self._names is not None:
+            self._names.drop(served)
         served.cut(cause)
         assert not served.connections
         served.move(Event.DRAINED)
@@ -336,3 +435,5 @@ class ListenerSet:
         """The worker stops."""
         for served in tuple(self._worker.served.values()):
             self.remove(served, DisconnectCause.GATEWAY_STOPPED)
+        if self._names is not None:
+            self._names.close()

@@ -9,6 +9,7 @@ from prometheus_client.registry import Collector
 from contracts.quota import Direction
 from gateway.apis import APIS
 from gateway.causes import REFUSED_AT_ACCEPT
+from gateway.named_port import NamesAtOnePort
 from gateway.worker import Worker
 from runtime.durations import family
 
@@ -16,8 +17,9 @@ from runtime.durations import family
 class WorkerCollector(Collector):
     """Metrics of one worker, by instance."""
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: Worker, names: NamesAtOnePort | None = None) -> None:
         self._worker = worker
+        self._names = names
 
     def collect(self) -> Iterator[Any]:
         """Called from the metrics thread: it copies before it iterates."""
@@ -59,6 +61,7 @@ class WorkerCollector(Collector):
         yield to_nobody
         yield from self._request_time()
         yield from self._certificate()
+        yield from self._named_port()
         yield from self._injected_faults()
         yield self._client_metrics()
         yield self._answer_time()
@@ -69,6 +72,30 @@ class WorkerCollector(Collector):
         backlog.add_metric([], self._worker.buffer.backlog_bytes)
         yield from (connections, closed, refused, carried, requests, serving, backlog)
 
+    def _named_port(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+        ended = CounterMetricFamily(
+            "portico_gateway_nameless_ended",
+            "Connections at the port that serves by names which ended before they were an instance's",
+            labels=["cause"],
+        )
+        waiting = GaugeMetricFamily(
+            "portico_gateway_nameless_connections", "Connections there that have not named an instance yet"
+        )
+        spent = CounterMetricFamily(
+            "portico_gateway_nameless_cpu_seconds", "CPU time of the loop spent on connections like these"
+        )
+        throttled = CounterMetricFamily(
+            "portico_gateway_nameless_throttled_seconds",
+            "Time in which that port was not accepted from or read: such connections had cost too much",
+        )
+        if self._names is not None:
+            for cause, count in tuple(self._names.ended.items()):
+                ended.add_metric([str(cause)], count)
+            waiting.add_metric([], len(self._names))
+            spent.add_metric([], self._names.strangers.flow.used / 1e6)
+            throttled.add_metric([], self._names.strangers.flow.throttled_ms / 1e3)
+        yield from (ended, waiting, spent, throttled)
+
     def _certificate(self) -> Iterator[GaugeMetricFamily]:
         not_after = GaugeMetricFamily(
             "portico_gateway_certificate_not_after_seconds",
@@ -78,10 +105,12 @@ class WorkerCollector(Collector):
             "portico_gateway_certificate_failing",
             "1 while the files of the certificate, as they are now, are of no use; the one before is in use",
         )
-        found = self._worker.certificates
-        if found is not None:
-            not_after.add_metric([], found.not_after_s)
-            failing.add_metric([], 1 if found.failure else 0)
+        found = [
+            one for one in (self._worker.certificates, self._worker.named_certificates) if one is not None
+        ]
+        if found:  # two where the port that serves by names has its own
+            not_after.add_metric([], min(one.not_after_s for one in found))
+            failing.add_metric([], 1 if any(one.failure for one in found) else 0)
         yield from (not_after, failing)
 
     def _client_metrics(self) -> CounterMetricFamily:

@@ -2,10 +2,12 @@
 
 import asyncio
 from collections import Counter, deque
+from collections.abc import Iterable
 from random import Random
 from typing import Final, Protocol
 
 from contracts.injected_faults import FaultKind
+from contracts.server_names import NamedPort, named_listeners
 from contracts.specs import InstanceSpec, InstanceState, Listener, RefusedAddress
 from contracts.users import SecurityProtocol
 from gateway.causes import REFUSED_AT_ACCEPT, DisconnectCause
@@ -18,6 +20,7 @@ from gateway.rules.lifecycle import Event, Phase, next_phase
 from gateway.rules.logins import Logins
 from gateway.rules.topic_ids import TopicIds
 from gateway.rules.whitelist import Whitelist
+from gateway.session.surroundings import Entrance
 from gateway.session.timers import Timeouts
 from gateway.stops import ConnectionStop
 from gateway.strangers import Strangers
@@ -60,7 +63,15 @@ class Served(Protocol):
 class ServedInstance:
     """Lives from the first spec of an instance to its deletion; a new revision changes it in place."""
 
-    def __init__(self, spec: InstanceSpec, turn: Turn, logins: Logins, client_metrics: ClientMetrics) -> None:
+    def __init__(
+        self,
+        spec: InstanceSpec,
+        turn: Turn,
+        logins: Logins,
+        client_metrics: ClientMetrics,
+        named_port: NamedPort | None = None,
+    ) -> None:
+        self._named_port = named_port
         self.turn: Final = turn
         """Its place in the worker's loop, and what its steps have cost."""
         self.logins: Final = logins
@@ -129,14 +140,20 @@ class ServedInstance:
         """Whether a Produce goes up as it comes, but for names."""
         self.logins.take(spec.users, spec.oauth)
         self.client_metrics.apply(spec)
-        self.views = {protocol: self._view(protocol) for protocol in SecurityProtocol}
+        self.named = named_listeners(spec.instance_id, spec.listeners, self._named_port)
+        """What it has at the port that serves by names."""
+        self.views = {
+            Entrance(protocol, by_name): self._view(self.named if by_name else spec.listeners, protocol)
+            for protocol in SecurityProtocol
+            for by_name in (False, True)
+        }
         """The cluster as the tenant sees it, by how the client came in."""
 
-    def _view(self, security_protocol: SecurityProtocol) -> View:
+    def _view(self, listeners: Iterable[Listener], security_protocol: SecurityProtocol) -> View:
         return View(
             {
                 listener.node_id: (listener.advertised_host, listener.port)
-                for listener in self.spec.listeners
+                for listener in listeners
                 if listener.node_id is not None and listener.security_protocol is security_protocol
             },
             total_bytes=self.spec.capacity_bytes,

@@ -30,16 +30,17 @@ STRANGERS: Final = frozenset(
 class Strangers:
     """The budget's state. `flow` counts microseconds."""
 
-    __slots__ = ("_unbilled_ns", "flow")
+    __slots__ = ("_rate_us_per_s", "_unbilled_ns", "flow")
 
-    def __init__(self) -> None:
+    def __init__(self, rate_us_per_s: int = RATE_US_PER_S) -> None:
         self.flow = Flow(CPU_BURST_MS)
+        self._rate_us_per_s = rate_us_per_s
         self._unbilled_ns = 0
 
     def charge(self, cost_ns: int, now_ms: int) -> None:
         """One was turned away."""
         if not self.flow.requests:
-            self.flow.set_rate(RATE_US_PER_S, now_ms)
+            self.flow.set_rate(self._rate_us_per_s, now_ms)
         spent_us, self._unbilled_ns = divmod(self._unbilled_ns + cost_ns, 1000)
         self.flow.charge(spent_us, now_ms)
 

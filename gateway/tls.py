@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Final, cast
 
 from gateway.causes import DisconnectCause
+from gateway.rules.client_hello import HELLO_BYTES_MAX as _HELLO_BYTES_MAX
 from runtime.clock import monotonic_ns
 from wire.framing import Buffer
 
@@ -24,9 +25,6 @@ _RECORD_HEAD_BYTES: Final = 5
 _HELLO_HEAD_BYTES: Final = _RECORD_HEAD_BYTES + 4
 _CLIENT_HELLO: Final = 1
 _VERSION_MAJOR: Final = 3
-HELLO_BYTES_MAX: Final = 16 * 1024
-"""A client's first message of TLS. OpenSSL takes 128 KiB, and sets so much aside as soon as the message says
-that it is so long; here nothing is kept before the first record is whole but what came of it."""
 _TIMEOUTS: Final = (DisconnectCause.FIRST_BYTE_TIMEOUT, DisconnectCause.LOGIN_TIMEOUT)
 _PROTOCOL_BYTES_MAX: Final = 64 * 1024
 """What a client may make us answer before it takes any of it: tickets, key updates, alerts."""
@@ -50,6 +48,7 @@ class TlsSocket:
         "_has_ended",
         "_hello",
         "_in",
+        "_is_fed",
         "_is_user",
         "_out",
         "_pending",
@@ -72,10 +71,12 @@ class TlsSocket:
         *,
         clock_ns: Callable[[], int] = monotonic_ns,
         spent: Callable[[int], None] | None = None,
+        hello: bytes = b"",
     ) -> None:
         """`is_user` is asked about the name in the client's certificate; None: it need show none.
         `server_name` is the server's at the other end, where we are the client: then `begin` comes first.
-        `spent` is told how long each step of the handshake has taken, in ns."""
+        `spent` is told how long each step of the handshake has taken, in ns. `hello` is a whole one that was
+        read already: the first read goes on with it."""
         self._raw = raw
         self._context = context
         self._is_user = is_user
@@ -87,8 +88,13 @@ class TlsSocket:
         self._has_begun = False
         """Whether OpenSSL is there: it costs much, and is made when the first record is whole."""
         self._has_ended = False
-        if server_name is not None:
+        if hello:
+            self._begins(None)
+            self._in.write(hello)
+        elif server_name is not None:
             self._begins(server_name)
+        self._is_fed = bool(hello)
+        """Whether OpenSSL has bytes that the socket will not tell of."""
         self.is_open = False
         """Whether the handshake is done."""
         self.opened: Callable[[], None] | None = None
@@ -136,13 +142,16 @@ class TlsSocket:
             return 0
         room = min(len(view) - _RECORD_BYTES_MAX, len(_SCRATCH))
         assert room > 0, "a receive window is larger than a record"
-        count = self._raw.recv_into(_SCRATCH[:room])
-        if not count:
-            return 0
-        if self._has_begun:
-            self._in.write(_SCRATCH[:count])
-        elif not self._has_hello(_SCRATCH[:count]):
-            raise BlockingIOError
+        if self._is_fed:
+            self._is_fed = False
+        else:
+            count = self._raw.recv_into(_SCRATCH[:room])
+            if not count:
+                return 0
+            if self._has_begun:
+                self._in.write(_SCRATCH[:count])
+            elif not self._has_hello(_SCRATCH[:count]):
+                raise BlockingIOError
         if not self.is_open and not self._shake_hands():
             raise BlockingIOError
         filled = self._decrypt(view)
@@ -162,7 +171,7 @@ class TlsSocket:
         record_bytes = int.from_bytes(hello[3:_RECORD_HEAD_BYTES], "big")
         message_bytes = int.from_bytes(hello[6:_HELLO_HEAD_BYTES], "big")
         is_hello = hello[1] == _VERSION_MAJOR and hello[_RECORD_HEAD_BYTES] == _CLIENT_HELLO
-        if not is_hello or max(record_bytes, message_bytes) > HELLO_BYTES_MAX:
+        if not is_hello or max(record_bytes, message_bytes) > _HELLO_BYTES_MAX:
             raise TlsError(DisconnectCause.TLS_HANDSHAKE_FAILED, "the first record is no hello of a client")
         if len(hello) < _RECORD_HEAD_BYTES + record_bytes:
             return False

@@ -94,6 +94,10 @@ class Worker:
         """The same on all workers: no name may have another salt elsewhere."""
         self.certificates = None if config.tls is None else Certificates(config.tls)
         """None: nobody is served TLS."""
+        self.named_certificates = (
+            self.certificates if config.named_tls is None else Certificates(config.named_tls)
+        )
+        """The same at the port that serves by names."""
         self.control: Control | None = None
         """None: instances come from a file, and no user changes them."""
         self.traces: TracesOfWorker | None = None
@@ -110,8 +114,9 @@ class Worker:
         """An instance comes."""
         salts = hmac.digest(self._salts_key, spec.instance_id.encode(), "sha256")
         logins = Logins(salts, self._draw, self.clock.epoch_ms)
+        turn = self.pacing.join(spec.instance_id)
         client_metrics = ClientMetrics(self._draw, _read_metrics)
-        served = ServedInstance(spec, self.pacing.join(spec.instance_id), logins, client_metrics)
+        served = ServedInstance(spec, turn, logins, client_metrics, self.config.named_port)
         served.set_full(self.point.relays.full(spec.instance_id))
         self.served[spec.instance_id] = served
         self._hosts[spec.instance_id] = InstanceHost(
@@ -186,9 +191,16 @@ class Worker:
     # Connections
 
     def accept(
-        self, served: ServedInstance, listener: Listener, sock: socket.socket, address: str, port: int
+        self,
+        served: ServedInstance,
+        listener: Listener,
+        sock: socket.socket,
+        address: str,
+        port: int,
+        hello: bytes = b"",
     ) -> DisconnectCause | None:
-        """A client has connected to one of an instance's ports. Answers why it was refused, if it was."""
+        """A client has connected to one of an instance's ports, or has named it in its `hello`. Answers why
+        it was refused, if it was."""
         address = shown_address(address)
         cause = served.entry_fault(address)
         by_address = f"{served.instance_id} {address}"
@@ -202,14 +214,23 @@ class Worker:
             reset(sock)
             return cause
         prepare(sock)
-        connection = self._connection(served, listener, self._secured(served, listener, sock), address, port)
+        secured = self._secured(served, listener, sock, hello)
+        connection = self._connection(served, listener, secured, address, port)
         connection.counted = tuple(
             name for name in (served.instance_id, by_address) if self._table.opened(name, second)
         )
         served.connections.add(connection)
         if connection.tls is not None:
             self._shakes_hands(served, connection, connection.tls)
+        if hello:
+            self.loop.call_soon(self._goes_on, connection)
         return None
+
+    @staticmethod
+    def _goes_on(connection: Connection) -> None:
+        """With what was read of it before it was one; its socket need not tell of more."""
+        if not connection.closed and connection.requests.reading:
+            connection.requests.ready()
 
     def _shakes_hands(self, served: ServedInstance, connection: Connection, tls: TlsSocket) -> None:
         tls.opened = partial(served.handshakes.ends, connection)
@@ -223,25 +244,28 @@ class Worker:
         if flow is not None:
             served.handshakes.spent(spent_ns, flow.rate_per_s, self.clock.monotonic_ms())
 
-    def lacks_certificate(self, listener: Listener) -> str:
+    def lacks_certificate(self, listener: Listener, *, by_name: bool = False) -> str:
         """Why nobody could be served at a listener, if so."""
         if not listener.security_protocol.is_encrypted:
             return ""
-        if self.certificates is None:
+        certificates = self.named_certificates if by_name else self.certificates
+        if certificates is None:
             return "no certificate: start with --tls-cert and --tls-key"
-        return "" if self.certificates.is_usable else f"no certificate: {self.certificates.failure}"
+        return "" if certificates.is_usable else f"no certificate: {certificates.failure}"
 
-    def _secured(self, served: ServedInstance, listener: Listener, sock: socket.socket) -> StreamSocket:
+    def _secured(
+        self, served: ServedInstance, listener: Listener, sock: socket.socket, hello: bytes
+    ) -> StreamSocket:
         protocol = listener.security_protocol
         if not protocol.is_encrypted:
             return sock
-        assert self.certificates is not None, "no listener without a certificate"
-        by_certificate = not protocol.asks_for_login and self.certificates.asks_for_certificates
-        context = self.certificates.context(by_certificate=by_certificate)
+        certificates = self.named_certificates if hello else self.certificates
+        assert certificates is not None, "no listener without a certificate"
+        by_certificate = not protocol.asks_for_login and certificates.asks_for_certificates
+        context = certificates.context(by_certificate=by_certificate)
         is_user = served.logins.knows if by_certificate else None
-        return TlsSocket(
-            sock, context, is_user, clock_ns=self.clock.monotonic_ns, spent=partial(self._shook, served)
-        )
+        spent = partial(self._shook, served)
+        return TlsSocket(sock, context, is_user, clock_ns=self.clock.monotonic_ns, spent=spent, hello=hello)
 
     def _connection(
         self, served: ServedInstance, listener: Listener, sock: StreamSocket, address: str, port: int
@@ -256,7 +280,18 @@ class Worker:
         )
         certificate = sock if isinstance(sock, TlsSocket) else None
         protocol = listener.security_protocol
-        session = Session(served, host, address, node_id, self.now_ms, traces, protocol, relay, certificate)
+        session = Session(
+            served,
+            host,
+            address,
+            node_id,
+            self.now_ms,
+            traces,
+            protocol,
+            relay,
+            certificate,
+            by_name=listener in served.named,
+        )
         connection = Connection(self, served, listener, session, sock, address, port)
         if traces is not None:
             self._traced[connection] = traces
@@ -340,7 +375,9 @@ class Worker:
     def tick(self) -> None:
         """Close what is overdue. Called about twice a second."""
         self.now_ms = self.clock.monotonic_ms()
-        self._look_at_certificate()
+        self._look_at_certificate(self.certificates)
+        if self.named_certificates is not self.certificates:
+            self._look_at_certificate(self.named_certificates)
         for served in tuple(self.served.values()):
             if served.faults is not None:
                 ends = partial(served.end_faults, self.now_ms, self.clock.epoch_ms())
@@ -348,14 +385,15 @@ class Worker:
             if served.connections:
                 self.pacing.run_now(served.turn, partial(self._close_overdue, served))
 
-    def _look_at_certificate(self) -> None:
-        if self.certificates is None:
+    @staticmethod
+    def _look_at_certificate(certificates: Certificates | None) -> None:
+        if certificates is None:
             return
-        failure = self.certificates.failure
-        if self.certificates.refresh():
-            _log.info("another certificate", not_after_s=self.certificates.not_after_s)
-        elif self.certificates.failure != failure:
-            _log.error("the certificate's files are of no use", reason=self.certificates.failure)
+        failure = certificates.failure
+        if certificates.refresh():
+            _log.info("another certificate", not_after_s=certificates.not_after_s)
+        elif certificates.failure != failure:
+            _log.error("the certificate's files are of no use", reason=certificates.failure)
 
     def _close_overdue(self, served: ServedInstance) -> None:
         for connection in tuple(served.connections):

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from contracts.server_names import NamedPort
 from runtime.redis_link import BUDGET_MS, RedisUrl
 from tenants.rules.oidc_settings import OidcSettings
 from tenants.rules.rate_limit import ApiRates
@@ -53,6 +54,8 @@ class ConsoleConfig:
     """Whether gateways have a certificate, so that listeners with TLS may be ordered."""
     tls_certificate: Path | None = None
     """The gateways' certificate as this machine has it: an alarm tells before it ends."""
+    named_port: NamedPort | None = None
+    """Where gateways serve all instances with TLS by names; None: at vports alone."""
     webhook_ranges: tuple[str, ...] = ()
     """CIDRs that webhooks may call though they are not of the public internet."""
     oidc: OidcSettings | None = None

@@ -142,6 +142,10 @@ def _certificates(data_dir: Path) -> Iterator[Finding]:
     certificate, key, authority = (Path(name) if name else None for name in names)
     if certificate is not None and key is not None:
         yield from gateway_findings(TlsFiles(certificate, key, authority), _told_host(settings), now)
+    domain, own = settings["sni_domain"].value, [settings[name].value for name in ("sni_cert", "sni_key")]
+    if domain is not None and certificate is not None and key is not None:
+        pair = [Path(name) for name in own if name is not None] or [certificate, key]
+        yield from gateway_findings(TlsFiles(*pair), f"*.{domain}", now)
     yield from cluster_findings(Layout(data_dir).credentials_dir, now)
 
 

@@ -272,10 +272,15 @@ def delete(console: TenantConsole, instance: InstanceArgument, yes: Yes = False)
     )
 
 
-def _addresses(endpoints: list[dict[str, str]]) -> str:
+def _addresses(endpoints: list[dict[str, str | None]]) -> str:
     if [one["security_protocol"] for one in endpoints] == [SecurityProtocol.PLAIN]:
-        return endpoints[0]["bootstrap_servers"]
+        return str(endpoints[0]["bootstrap_servers"])
     return ", ".join(f"{one['bootstrap_servers']} ({one['security_protocol']})" for one in endpoints)
+
+
+def _names(endpoints: list[dict[str, str | None]]) -> str:
+    found = ((one["bootstrap_servers_by_name"], one["security_protocol"]) for one in endpoints)
+    return ", ".join(f"{name} ({protocol})" for name, protocol in found if name is not None)
 
 
 def _request_time(item: Any) -> str:
@@ -300,6 +305,7 @@ def _answer(item: Any) -> Answer:
             ("state", item["state"] + reason),
             *([("cannot serve", item["cluster_trouble"])] if item["cluster_trouble"] else []),
             ("bootstrap servers", _addresses(item["endpoints"])),
+            *([("by name", names)] if (names := _names(item["endpoints"])) else []),
             ("produce rate", format_bytes(item["produce_rate_bytes_per_s"], rate=True)),
             ("consume rate", format_bytes(item["consume_rate_bytes_per_s"], rate=True)),
             ("request time", _request_time(item)),

@@ -28,6 +28,21 @@ TlsClientCa = Annotated[
     str | None, typer.Option(metavar="FILE", help="Whose certificates users show instead of passwords.")
 ]
 
+SniDomain = Annotated[
+    str | None, typer.Option(metavar="DOMAIN", help="One port for all instances with TLS: <instance>.DOMAIN.")
+]
+SniPort = Annotated[str | None, typer.Option(metavar="PORT", help="That port; 9093 by default.")]
+SniHost = Annotated[str | None, typer.Option(metavar="ADDRESS", help="Where it is bound; as the vips.")]
+SniCert = Annotated[str | None, typer.Option(metavar="FILE", help="Its certificate; else --tls-cert.")]
+
+RedisUrl = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help="With a password rather PORTICO_REDIS_URL or portico.toml."),
+]
+Detach = Annotated[
+    bool,
+    typer.Option("--detach", help="Go on in the background, restarted when killed; `portico down` stops it."),
+]
 DatabaseUrl = Annotated[
     str | None,
     typer.Option(metavar="URL", help="A Postgres; PORTICO_DATABASE_URL hides its password better."),
@@ -80,6 +95,11 @@ def up(
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
     tls_client_ca: TlsClientCa = None,
+    sni_domain: SniDomain = None,
+    sni_port: SniPort = None,
+    sni_host: SniHost = None,
+    sni_cert: SniCert = None,
+    sni_key: TlsKey = None,
     metrics: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="First port of the metrics; 9400 by default.")
     ] = None,
@@ -93,10 +113,7 @@ def up(
     zookeeper: Annotated[
         str | None, typer.Option(metavar="HOST:PORT[/CHROOT]", help="Use this one; default: start one.")
     ] = None,
-    redis_url: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="With a password rather PORTICO_REDIS_URL or portico.toml."),
-    ] = None,
+    redis_url: RedisUrl = None,
     session_timeout_ms: Annotated[str | None, typer.Option(metavar="MS", help="400 to 60000.")] = None,
     replication_factor: Annotated[str | None, typer.Option(metavar="N")] = None,
     min_insync_replicas: Annotated[str | None, typer.Option(metavar="N")] = None,
@@ -108,12 +125,7 @@ def up(
     pipeline: Pipeline = None,
     pipeline_job_limit: JobLimit = None,
     ready_file: Annotated[Path | None, typer.Option(help="Written when everything serves.")] = None,
-    detach: Annotated[
-        bool,
-        typer.Option(
-            "--detach", help="Go on in the background, restarted when killed; `portico down` stops it."
-        ),
-    ] = False,
+    detach: Detach = False,
     greeting_fd: Annotated[int, typer.Option(hidden=True)] = -1,
 ) -> None:
     """Start control plane, quota master, brokers and gateway; stay in the foreground; Ctrl-C stops all."""

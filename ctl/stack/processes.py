@@ -16,7 +16,7 @@ from runtime.config import ENVIRONMENT_PREFIX, Resolved, format_host_port
 from runtime.redis_link import VARIABLE as REDIS_URL
 from runtime.redis_link import RedisUrl
 from runtime.trace_settings import ENDPOINT, PER_SECOND, RATIO, SAMPLER
-from tenants.rules.vports import wildcard_cidr
+from tenants.rules.vports import parse_vip, wildcard_cidr
 from tenants.store.database_url import DatabaseUrl
 
 CLUSTER_ID: Final = "builtin-1"
@@ -85,6 +85,7 @@ class Processes:
             "zookeeper": self._zookeeper,
             "tls_cert": self._value("tls_cert"),
             **self._oidc(),
+            **self._names("sni_domain", "sni_port"),
         }
         same = "vip quota_policy report_period_ms usage_interval_ms ckafka_region session_timeout_ms backend"
         shared = {each: self._value(each) for each in same.split()}
@@ -126,8 +127,17 @@ class Processes:
             "wildcard_for": wildcard_cidr(self._value("vip")),
             "proxy_protocol_from": ",".join(self._value("proxy_protocol_from")),
             **{name: self._value(name) for name in ("tls_cert", "tls_key", "tls_client_ca")},
+            **self._names("sni_domain", "sni_port", "sni_cert", "sni_key"),
         }
+        if self._value("sni_domain") is not None:
+            pool = parse_vip(self._value("vip"), *self._value("vports"))
+            own["sni_host"] = self._value("sni_host") or pool.bind_host
         return self._served(name, "gateway", own)
+
+    def _names(self, *names: str) -> dict[str, object]:
+        """Settings of the port that serves by names, where there is one."""
+        has = self._value("sni_domain") is not None
+        return {name: self._value(name) if has else None for name in names}
 
     def pipeline(self) -> ChildSpec:
         """The runner of the pipeline's schedules. Raises: CommandError where Spark is not installed."""

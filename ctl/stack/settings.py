@@ -2,9 +2,11 @@
 
 import os
 from collections.abc import Callable, Mapping
+from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
+from contracts.server_names import parse_domain
 from contracts.units import format_duration, parse_duration_ms
 from contracts.usage_records import INTERVAL_MS_DEFAULT, INTERVAL_MS_MAX, INTERVAL_MS_MIN
 from ctl.stack.cluster import remembered, settle
@@ -120,6 +122,10 @@ def _zookeeper(text: str) -> str:
     return text
 
 
+def _ip_address(text: str) -> str:
+    return str(ip_address(text.removeprefix("[").removesuffix("]")))
+
+
 def _backend(text: str) -> str:
     addresses = [parse_host_port(part.strip()) for part in text.split(",")]  # raises with the reason
     if any(not host or port == 0 for host, port in addresses):
@@ -227,6 +233,18 @@ SETTINGS: Final = (
     Setting("tls_cert", None, _file, "The gateways' certificate with those above it, a PEM file."),
     Setting("tls_key", None, _file, "Its key, a PEM file without a passphrase."),
     Setting("tls_client_ca", None, _file, "Whose certificates clients show at `tls` listeners, a PEM file."),
+    Setting(
+        "sni_domain",
+        None,
+        parse_domain,
+        "Serve all instances with TLS at one port, too, as <instance>.DOMAIN: the domain.",
+    ),
+    Setting("sni_port", 9093, _count(1, 65_535), "That port."),
+    Setting(
+        "sni_host", None, _ip_address, "Where it is bound; default: as the vips, a pool at every address."
+    ),
+    Setting("sni_cert", None, _file, "The certificate there, for *.DOMAIN, a PEM file; default: --tls-cert."),
+    Setting("sni_key", None, _file, "Its key, a PEM file without a passphrase."),
     Setting("ckafka_region", REGION, parse_region, "The region that Tencent's SDK and tccli name."),
     Setting(
         "vip",
@@ -323,4 +341,22 @@ def load(data_dir: Path, flags: Mapping[str, str | None]) -> dict[str, Resolved]
         raise ConfigFault(["--tls-cert and --tls-key go together, and --tls-client-ca with them"])
     if (values["oidc_issuer"].value is None) != (values["oidc_client_id"].value is None):
         raise ConfigFault(["--oidc-issuer and --oidc-client-id go together"])
+    faults = _faults_of_names({name: found.value for name, found in values.items()})
+    if faults:
+        raise ConfigFault(faults)
     return settle(values, remembered(layout))
+
+
+def _faults_of_names(values: Mapping[str, object]) -> list[str]:
+    """What is wrong about the port that serves by names."""
+    faults = []
+    if (values["sni_cert"] is None) != (values["sni_key"] is None):
+        faults.append("--sni-cert and --sni-key go together")
+    if values["sni_domain"] is None:
+        return [*faults, "--sni-cert needs --sni-domain"] if values["sni_cert"] is not None else faults
+    if values["tls_cert"] is None:
+        faults.append("--sni-domain needs --tls-cert and --tls-key")
+    (first, last), port = cast(tuple[int, int], values["vports"]), cast(int, values["sni_port"])
+    if first <= port <= last:
+        faults.append(f"--sni-port {port} is one of the vports {first}-{last}")
+    return faults

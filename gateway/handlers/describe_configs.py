@@ -155,7 +155,7 @@ def _broker_described(
 
 
 def _is_node(call: Call, name: str) -> bool:
-    return name in map(str, call.instance.views[call.conversation.security_protocol].brokers)
+    return name in map(str, call.instance.views[call.conversation.entrance].brokers)
 
 
 def _shown(call: Call, config: DescribeConfigsResourceResult) -> DescribeConfigsResourceResult:

@@ -41,7 +41,7 @@ def _subscriptions(call: Call) -> list[dict[str, object]]:
 
 
 def _brokers(call: Call) -> list[dict[str, object]]:
-    node_ids = sorted(call.instance.views[call.conversation.security_protocol].brokers)
+    node_ids = sorted(call.instance.views[call.conversation.entrance].brokers)
     return [{"resource_type": BROKER, "resource_name": str(node_id)} for node_id in node_ids]
 
 

@@ -5,12 +5,11 @@ from uuid import UUID
 
 from contracts.acls import ANONYMOUS, USER_PREFIX
 from contracts.names import client_id_at
-from contracts.users import SecurityProtocol
 from gateway.apis import BEFORE_LOGIN, SERVED, Row
 from gateway.session.fault_marks import FaultMarks
 from gateway.session.ordering import ReplyQueue
 from gateway.session.states import Sides
-from gateway.session.surroundings import Host, Instance, Traces
+from gateway.session.surroundings import Entrance, Host, Instance, Traces
 from gateway.session.tenant_login import TenantLogin
 from traffic.relayed import Place, RelayedFlows
 from wire.edits import client_id_field
@@ -35,6 +34,7 @@ class Conversation:
         "certificate",
         "client_id",
         "client_instance_id",
+        "entrance",
         "fault_marks",
         "fetch_sessions",
         "host",
@@ -46,7 +46,6 @@ class Conversation:
         "queue",
         "relay",
         "rows",
-        "security_protocol",
         "sent_unanswered",
         "sides",
         "software",
@@ -61,7 +60,7 @@ class Conversation:
         address: str,
         node_id: int | None,
         traces: Traces | None,
-        security_protocol: SecurityProtocol,
+        entrance: Entrance,
         now_ms: int,
         relay: RelayedFlows | None,
         certificate: Certificate | None = None,
@@ -73,11 +72,9 @@ class Conversation:
         self.node_id = node_id
         """Which broker the requests go to; None: whichever."""
         self.traces = traces
-        self.security_protocol = security_protocol
-        """How the client came in: it is told of the vports of this kind."""
-        self.login = (
-            TenantLogin(instance.logins, address, now_ms) if security_protocol.asks_for_login else None
-        )
+        self.entrance = entrance
+        asks = entrance.security_protocol.asks_for_login
+        self.login = TenantLogin(instance.logins, address, now_ms) if asks else None
         """None: nobody is asked for a password."""
         self.certificate = certificate
         """None: nobody is asked for a certificate."""

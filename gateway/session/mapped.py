@@ -192,7 +192,7 @@ def kept_reply(conversation: Conversation, exchange: Exchange, frame: memoryview
     instance = conversation.instance
     if exchange.api_key != _METADATA or exchange.notes or instance.tells_clients_apart:
         return None
-    kept = instance.kept_answers.get(conversation.security_protocol, _METADATA, exchange.api_version, frame)
+    kept = instance.kept_answers.get(conversation.entrance, _METADATA, exchange.api_version, frame)
     return None if kept is None else _throttled(conversation, exchange, kept)
 
 
@@ -203,12 +203,10 @@ def mapped_reply(conversation: Conversation, exchange: Exchange, frame: memoryvi
     """
     instance = conversation.instance
     _, decoded = decode_response(bytes(frame[4:]), exchange.api_key, exchange.api_version)
-    response = rewrite_response(decoded, instance.scope, instance.views[conversation.security_protocol])
+    response = rewrite_response(decoded, instance.scope, instance.views[conversation.entrance])
     if exchange.handler is not None:
         response = exchange.handler.on_response(Call(conversation, exchange), response)
     answer = framed_response(response, exchange.correlation_id)
     if exchange.api_key == _METADATA and not exchange.notes and not instance.tells_clients_apart:
-        instance.kept_answers.keep(
-            conversation.security_protocol, _METADATA, exchange.api_version, frame, answer
-        )
+        instance.kept_answers.keep(conversation.entrance, _METADATA, exchange.api_version, frame, answer)
     return _throttled(conversation, exchange, answer)

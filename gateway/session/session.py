@@ -8,7 +8,7 @@ from gateway.session.ordering import UNANSWERED_MAX, Exchange, ReplyQueue
 from gateway.session.replies import Replies
 from gateway.session.requests import Requests
 from gateway.session.states import LOGGING_IN, Event, Sides, Upstream
-from gateway.session.surroundings import Host, Instance, Traces
+from gateway.session.surroundings import Entrance, Host, Instance, Traces
 from gateway.session.timers import Timeouts, Window
 from gateway.stops import ConnectionStop
 from traffic.relayed import RelayedFlows
@@ -30,9 +30,12 @@ class Session:
         security_protocol: SecurityProtocol = SecurityProtocol.PLAIN,
         relay: RelayedFlows | None = None,
         certificate: Certificate | None = None,
+        *,
+        by_name: bool = False,
     ) -> None:
+        entrance = Entrance(security_protocol, by_name)
         self._conversation = Conversation(
-            instance, host, address, node_id, traces, security_protocol, now_ms, relay, certificate
+            instance, host, address, node_id, traces, entrance, now_ms, relay, certificate
         )
         self.queue: ReplyQueue = self._conversation.queue
         self.sides: Sides = self._conversation.sides

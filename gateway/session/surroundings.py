@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from contracts.specs import ClusterSpec, InstanceSpec
 from contracts.users import SecurityProtocol
@@ -23,6 +23,14 @@ VersionsKey: TypeAlias = tuple[int | None, int, bool, bool]
 """Node, version of the request, whether the instance has old clients, and whether it takes metrics."""
 
 
+class Entrance(NamedTuple):
+    """How a client came in: it is told of addresses of this kind."""
+
+    security_protocol: SecurityProtocol
+    by_name: bool = False
+    """At the port that all instances share, by the name in its hello."""
+
+
 class Instance(Protocol):
     """The instance whose port the client came to. A new revision of its spec changes it in place."""
 
@@ -38,7 +46,7 @@ class Instance(Protocol):
         """What its names have in front at brokers."""
 
     @property
-    def views(self) -> Mapping[SecurityProtocol, View]:
+    def views(self) -> Mapping[Entrance, View]:
         """The cluster as the tenant sees it, by how the client came in."""
 
     @property

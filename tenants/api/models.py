@@ -319,6 +319,11 @@ class EndpointView(ViewModel):
 
     security_protocol: str = Field(description="how they come in", examples=["sasl_plaintext"])
     bootstrap_servers: str
+    bootstrap_servers_by_name: str | None = Field(
+        description="the same at the port that all instances with TLS share, where there is one: a host "
+        "name of the instance, and that port",
+        examples=["iabcdefghijk.kafka.example.com:9093"],
+    )
 
 
 class DeletionView(ViewModel):

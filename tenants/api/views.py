@@ -10,7 +10,8 @@ from kio.schema.metadata.v8.response import MetadataResponseTopic
 
 from contracts import topic_policy
 from contracts.quota_view import QuotaView
-from contracts.specs import Deletion, Limits
+from contracts.server_names import NamedPort, named_listeners
+from contracts.specs import Deletion, Limits, Listener
 from runtime.clock import monotonic_ms
 from runtime.config import format_host_port
 from tenants import credentials
@@ -44,6 +45,7 @@ def _instance_view(plane: Console, instance: Instance, usage: QuotaView | None) 
         models.EndpointView(
             security_protocol=one.security_protocol,
             bootstrap_servers=format_host_port(one.advertised_host, one.port),
+            bootstrap_servers_by_name=by_name(plane.config.named_port, instance.id, one),
         )
         for one in instance.bootstraps
     ]
@@ -90,6 +92,15 @@ def _traffic_view(usage: QuotaView) -> models.TrafficView:
         throttled_ms_per_s=max(one.throttled_ms_per_s for one in flows),
         silent_brokers=sum(one.silent for one in usage.brokers),
     )
+
+
+def by_name(place: NamedPort | None, instance_id: str, bootstrap: Listener) -> str | None:
+    """Where clients begin at the port that serves by names, if they may."""
+    found = [
+        format_host_port(one.advertised_host, one.port)
+        for one in named_listeners(instance_id, [bootstrap], place)
+    ]
+    return found[0] if found else None
 
 
 def _deletion_view(deletion: Deletion | None) -> models.DeletionView | None:

@@ -47,6 +47,13 @@ class VipPool:
         object.__setattr__(self, "_told_apart", frozenset(self.hosts))
 
     @property
+    def bind_host(self) -> str:
+        """Where something binds that is for all of them."""
+        if len(self.hosts) == 1:
+            return self.hosts[0]
+        return "::" if ipaddress.ip_address(self.hosts[0]).version == 6 else "0.0.0.0"
+
+    @property
     def size(self) -> int:
         """How many endpoints there are."""
         return (self.port_last - self.port_first + 1) * len(self.hosts)

@@ -48,3 +48,7 @@ leaf app /O=tests/CN=app extendedKeyUsage=clientAuth authority "${long[@]}"
 leaf nobody /CN=nobody extendedKeyUsage=clientAuth authority "${long[@]}"
 leaf late_app /CN=app extendedKeyUsage=clientAuth authority "${over[@]}"
 leaf impostor /CN=app extendedKeyUsage=clientAuth others "${long[@]}"
+
+# Signs itself: for the port that serves by names.
+openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 36500 -subj /CN=names \
+    -addext 'subjectAltName=DNS:*.kafka.test' -addext 'extendedKeyUsage=serverAuth' -keyout names.key -out names.pem

@@ -66,7 +66,10 @@ MATRIX: Final[dict[str, Manifest]] = {
         }
     },
     "encrypted": {
-        "gateway": {"tls": {"secret": "kafka-tls", "clientCaSecret": "kafka-clients"}},
+        "gateway": {
+            "tls": {"secret": "kafka-tls", "clientCaSecret": "kafka-clients"},
+            "sni": {"domain": "kafka.example.com", "secret": "kafka-names"},
+        },
         "clusters": {"far": {"secret": "far-kafka", "ports": [9093]}, "near": {"ports": [9092, 9093]}},
         "master": {"replicas": 1},
         "zookeeper": {"mode": "bundled"},

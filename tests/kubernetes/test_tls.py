@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+import helm_python
 import httpx
 import pytest
 from confluent_kafka import KafkaException, Producer
@@ -43,7 +44,7 @@ def test_a_key_is_where_it_is_used_and_nowhere_else() -> None:
         - {"demo-portico-secrets"}
         for component in ("gateway", "control", "master")
     }
-    assert secrets["gateway"] == {"kafka-tls", "kafka-clients", "far-kafka"}
+    assert secrets["gateway"] == {"kafka-tls", "kafka-clients", "kafka-names", "far-kafka"}
     assert secrets["control"] == secrets["master"] == {"far-kafka"}
     for component in secrets:
         spec = pod_of(manifests, component)
@@ -52,6 +53,24 @@ def test_a_key_is_where_it_is_used_and_nowhere_else() -> None:
             assert "--credentials-dir=/etc/portico/clusters" in container["args"]
     [authority] = [one for one in pod_of(manifests, "gateway")["volumes"] if one["name"] == "client-ca"]
     assert authority["secret"]["items"] == [{"key": "ca.crt", "path": "ca.crt"}], "no key of an authority"
+
+
+def test_the_port_of_names_is_one_for_pods_service_and_policy() -> None:
+    manifests = render(MATRIX["encrypted"])
+    assert one(manifests, "Service", "-gateway-sni")["spec"]["ports"] == [
+        {"name": "sni", "port": 9093, "targetPort": 9093}
+    ]
+    told = {"--sni-domain=kafka.example.com", "--sni-port=9093"}
+    for component, more in (("gateway", {"--sni-host=0.0.0.0"}), ("control", set[str]())):
+        for container in pod_of(manifests, component)["containers"]:
+            assert told | more <= set(container["args"])
+    allowed = one(manifests, "NetworkPolicy", "-gateway")["spec"]["ingress"]
+    assert 9093 in [port["port"] for rule in allowed for port in rule["ports"]]
+    six = one(render(MATRIX["encrypted"] | {"ipFamily": "IPv6"}), "Deployment", "-gateway")
+    assert "--sni-host=::" in six["spec"]["template"]["spec"]["containers"][0]["args"]
+    for wrong in ({"sni": {"domain": "a.example"}}, {"tls": {"secret": "x"}, "sni": {"secret": "y"}}):
+        with pytest.raises(helm_python.HelmError):
+            render({"gateway": wrong})
 
 
 def test_brokers_of_clusters_can_be_reached_by_who_speaks_to_them() -> None:

@@ -231,3 +231,27 @@ annotations: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
 {{- end -}}
+
+{{- define "portico.gatewayServiceType" -}}
+{{- $service := .Values.gateway.service -}}
+{{- if eq $service.type "Headless" -}}
+clusterIP: None # clients connect to the pods' addresses, at any port
+{{- else -}}
+type: {{ $service.type }}
+{{- if ne $service.type "ClusterIP" }}
+externalTrafficPolicy: {{ $service.externalTrafficPolicy }}
+{{- end }}
+{{- if eq $service.type "LoadBalancer" }}
+allocateLoadBalancerNodePorts: true
+{{- with $service.loadBalancerClass }}
+loadBalancerClass: {{ . }}
+{{- end }}
+{{- with $service.loadBalancerIP }}
+loadBalancerIP: {{ . }}
+{{- end }}
+{{- with $service.loadBalancerSourceRanges }}
+loadBalancerSourceRanges: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+{{- end -}}
+{{- end -}}

@@ -58,6 +58,21 @@ def test_a_certificate_reaches_gateways_and_the_control_plane_and_has_a_key(tmp_
     found = _options(tmp_path, told)
     assert [found["gateway-0"][f"--{name.replace('_', '-')}"] for name in names] == list(told.values())
     assert found["control"]["--tls-cert"] == told["tls_cert"] and "--tls-key" not in found["control"]
+    names_told = told | {"sni_domain": "Kafka.Example.com.", "sni_port": "9094", "vip": "10.0.0.0/24"}
+    found = _options(tmp_path, names_told)
+    assert found["control"]["--sni-domain"] == found["gateway-0"]["--sni-domain"] == "kafka.example.com"
+    assert (found["gateway-0"]["--sni-port"], found["gateway-0"]["--sni-host"]) == ("9094", "0.0.0.0")
+    assert _options(tmp_path, names_told | {"vip": "::1"})["gateway-0"]["--sni-host"] == "::1"
+    for wrong, says in (
+        ({"sni_port": "20000"}, "one of the vports"),
+        ({"sni_cert": "a.pem"}, "go together"),
+        ({"sni_domain": "10.0.0.1"}, "an IP address"),
+        ({"sni_domain": "-a.example"}, "no DNS domain"),
+    ):
+        with pytest.raises(ConfigFault, match=says):
+            load(tmp_path, names_told | wrong)
+    with pytest.raises(ConfigFault, match="needs --tls-cert"):
+        load(tmp_path, {"sni_domain": "kafka.example.com"})
     for lacking in (["tls_cert"], ["tls_key"], ["tls_client_ca"], ["tls_cert", "tls_client_ca"]):
         with pytest.raises(ConfigFault, match="go together"):
             load(tmp_path, {name: told[name] for name in lacking})

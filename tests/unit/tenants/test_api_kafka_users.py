@@ -5,7 +5,10 @@ from typing import Any
 
 import httpx
 
+from contracts.server_names import NamedPort
+from contracts.specs import Listener
 from contracts.users import ITERATIONS, Mechanism, SecurityProtocol, credential
+from tenants.api.views import by_name
 from tenants.console import Console
 from tenants.rules.kafka_users import USERS_MAX
 from tenants.rules.model import Instance, spec_of
@@ -146,6 +149,25 @@ async def test_ways_of_coming_in_have_vports_of_their_own(plane: Console, operat
     for wrong in ([], ["ssl"], ["plain"] * 9):
         refused = await operator("PATCH", path, json={"security_protocols": wrong})
         assert refused.status_code == 422
+
+
+def test_who_speaks_tls_is_told_a_name_where_one_port_serves_by_names() -> None:
+    listeners = [
+        Listener(
+            node_id=None, bind_host="::1", advertised_host="::1", port=20_000 + number, security_protocol=one
+        )
+        for number, one in enumerate(SecurityProtocol)
+    ]
+    place = NamedPort("kafka.example.com", 9093)
+    told = {one.security_protocol: by_name(place, "iabcdefghijk", one) for one in listeners}
+    name = "iabcdefghijk.kafka.example.com:9093"
+    assert told == {
+        SecurityProtocol.PLAIN: None,
+        SecurityProtocol.SASL_PLAINTEXT: None,
+        SecurityProtocol.TLS: f"tls-{name}",
+        SecurityProtocol.SASL_SSL: name,
+    }
+    assert {by_name(None, "iabcdefghijk", one) for one in listeners} == {None}
 
 
 async def test_tls_is_not_sold_where_gateways_have_no_certificate(operator: Caller) -> None:
