@@ -75,12 +75,16 @@ def features(served: Served, api_version: int) -> dict[str, object]:
 
 def _offered(call: Call, known: Served) -> list[dict[str, int]]:
     spec = call.spec
-    return offered(known.apis, legacy_clients=spec.legacy_clients, client_metrics=spec.client_metrics)
+    offers = offered(known.apis, legacy_clients=spec.legacy_clients, client_metrics=spec.client_metrics)
+    if spec.epochs_anew:  # who compares epochs of another cluster would take its records for lost
+        offers = [one for one in offers if one["api_key"] != ApiKey.OFFSET_FOR_LEADER_EPOCH]
+    return offers
 
 
 def _key(call: Call) -> VersionsKey:
     """What the answer depends on."""
-    return call.node_id, call.api_version, call.spec.legacy_clients, call.spec.client_metrics
+    spec = call.spec
+    return call.node_id, call.api_version, spec.legacy_clients, spec.client_metrics, spec.epochs_anew
 
 
 def take_frame(call: Call, frame: memoryview) -> Answer | Encoded | Later | None:

@@ -19,8 +19,8 @@ from traffic.verdict import Full
 from wire.api_table import Served
 from wire.scope import Scope, View
 
-VersionsKey: TypeAlias = tuple[int | None, int, bool, bool]
-"""Node, version of the request, whether the instance has old clients, and whether it takes metrics."""
+VersionsKey: TypeAlias = tuple[int | None, int, bool, bool, bool]
+"""Node, version of the request; whether the instance has old clients, takes metrics, and has epochs anew."""
 
 
 class Entrance(NamedTuple):

@@ -9,6 +9,9 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from tenants.rules.errors import Unavailable
+from tenants.rules.model import Instance
+
 
 class Phase(StrEnum):
     """Where a move is. Rows stay: they say where an instance was."""
@@ -182,3 +185,10 @@ def plan_topics(
     }
     missing = {name for name in source if name not in target} | (stale & source.keys())
     return TopicPlan(tuple(sorted(stale)), tuple(sorted(missing)))
+
+
+def cluster_to_write(instance: Instance) -> str:
+    """Where whoever changes something there asks. Raises: Unavailable while it is about to change."""
+    if instance.is_held:
+        raise Unavailable("the instance is just now being moved: try again in a second")
+    return instance.cluster_id

@@ -30,6 +30,7 @@ from tenants.rules.message_scan import (
     page_of,
 )
 from tenants.rules.model import Caller, Instance
+from tenants.rules.moves import cluster_to_write
 from tenants.store import audit
 from tenants.store.engine import Store
 from wire.batch import Record, build_batch
@@ -97,7 +98,7 @@ class Messages:
         Raises: NotFound, Invalid, Conflict, TooMany, Unavailable.
         """
         _refuse_suspended(instance)
-        cluster = await self._cluster_of(instance.cluster_id)
+        cluster = await self._cluster_of(cluster_to_write(instance))
         found = await topics.existing(cluster, instance.id, topic)
         leaders = _leaders(found, topic, partition)
         _check_size(asked, len(leaders))
@@ -136,7 +137,7 @@ class Messages:
         _refuse_suspended(instance)
         if instance.id == SYSTEM_INSTANCE_ID:
             raise Conflict("the system instance is Portico's own and is not written to")
-        cluster = await self._cluster_of(instance.cluster_id)
+        cluster = await self._cluster_of(cluster_to_write(instance))
         found = await topics.existing(cluster, instance.id, topic)
         # Brokers of an Apache Kafka know no capacity.
         if cluster.engine is Engine.APACHE and await self._is_full(instance.id):

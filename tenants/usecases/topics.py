@@ -17,6 +17,7 @@ from tenants.backend.cluster import Cluster
 from tenants.rules.errors import Conflict, Exists, Invalid, Stale
 from tenants.rules.lifecycle import Fault
 from tenants.rules.model import Caller, Instance
+from tenants.rules.moves import cluster_to_write
 from tenants.rules.offset_reset import Planned, Wish, plan
 from tenants.store import audit
 from tenants.store.audit import Entry
@@ -46,7 +47,7 @@ class Topics:
         if faults:
             raise Invalid(faults)
         _refuse_system(instance)
-        cluster = await self._cluster_of(instance.cluster_id)
+        cluster = await self._cluster_of(cluster_to_write(instance))
         async with self._turn(instance.id):
             existing = await cluster.topics(instance.id)
             if name in existing:
@@ -77,7 +78,7 @@ class Topics:
         if faults:
             raise Invalid(faults)
         _refuse_system(instance)
-        cluster = await self._cluster_of(instance.cluster_id)
+        cluster = await self._cluster_of(cluster_to_write(instance))
         async with self._turn(instance.id):
             topic = await topics.existing(cluster, instance.id, name)
             if expected is not None:
@@ -109,7 +110,7 @@ class Topics:
     async def delete(self, caller: Caller, instance: Instance, name: str) -> None:
         """Raises: NotFound, Unavailable."""
         _refuse_system(instance)
-        cluster = await self._cluster_of(instance.cluster_id)
+        cluster = await self._cluster_of(cluster_to_write(instance))
         if topic_name_fault(name) is not None:
             raise topics.no_topic(name)
         await topics.delete(cluster, instance.id, name)
@@ -123,14 +124,14 @@ class Topics:
         Raises: NotFound, Invalid, Unavailable.
         """
         _refuse_system(instance)
-        cluster = await self._cluster_of(instance.cluster_id)
+        cluster = await self._cluster_of(cluster_to_write(instance))
         outcome = await topics.delete_records(cluster, instance.id, name, before)
         await self._audit(caller, instance, "topic.delete-records", f"{name} {before or 'all'}")
         return outcome
 
     async def delete_group(self, caller: Caller, instance: Instance, name: str) -> None:
         """Raises: NotFound, Conflict when it has members, Unavailable."""
-        cluster = await self._cluster_of(instance.cluster_id)
+        cluster = await self._cluster_of(cluster_to_write(instance))
         await groups.delete(cluster, instance.id, name)
         await self._audit(caller, instance, "group.delete", name)
 
@@ -139,7 +140,7 @@ class Topics:
 
         Raises: NotFound, Conflict, Unavailable.
         """
-        cluster = await self._cluster_of(instance.cluster_id)
+        cluster = await self._cluster_of(cluster_to_write(instance))
         await groups.delete_offsets(cluster, instance.id, group, topic)
         await self._audit(caller, instance, "group.delete-offsets", f"{group} of {topic}")
 
@@ -157,7 +158,7 @@ class Topics:
 
         Raises: NotFound, Conflict, Invalid, Unavailable.
         """
-        cluster = await self._cluster_of(instance.cluster_id)
+        cluster = await self._cluster_of(cluster_to_write(instance))
         planned = plan(wish, await offset_resets.known(cluster, instance.id, group, wish, asked))
         if execute:
             await offset_resets.commit(cluster, instance.id, group, planned)

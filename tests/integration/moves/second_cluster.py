@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -52,7 +53,11 @@ class Broker:
             time.sleep(0.1)
 
     def is_known(self) -> bool:
-        """Whether the control plane hears from it."""
+        """Whether it serves, and the control plane hears from it."""
+        try:
+            socket.create_connection(("127.0.0.1", self._port), timeout=1).close()
+        except OSError:
+            return False
         brokers = self._stack.api("GET", "brokers")["items"]
         return any(one["cluster_id"] == CLUSTER_ID and one["live"] for one in brokers)
 
