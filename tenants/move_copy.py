@@ -366,4 +366,4 @@ class Copy:
             return
         newest = await newest_producer_id(self._source)
         if newest + PRODUCER_IDS_AHEAD > self._burnt_to:
-            self._burnt_to = await burn_producer_ids(links, newest + 2 * PRODUCER_IDS_AHEAD)
+            self._burnt_to = await burn_producer_ids(links, newest + PRODUCER_IDS_AHEAD + 1_000)

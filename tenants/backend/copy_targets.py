@@ -22,6 +22,8 @@ _TRIES: Final = 40
 _RETRY_S: Final = 0.25
 _CONTROL: Final = 0x20
 _TRANSACTIONAL: Final = 0x10
+_BASE_OFFSET_BYTES: Final = 8
+"""In front of a batch; a client's has to say 0."""
 _PRODUCE_TIMEOUT_MS: Final = 10_000
 
 
@@ -162,7 +164,8 @@ class ApacheTarget:
                     f"'{key[0]}' {key[1]} has records of a transaction at offset {position}: an Apache Kafka "
                     "takes neither them nor the offset of their marker from anybody but their producer"
                 )
-            await self._produce(layout, key, position, bytes(stored.records[at : at + header.size_bytes]))
+            body = stored.records[at + _BASE_OFFSET_BYTES : at + header.size_bytes]
+            await self._produce(layout, key, position, bytes(_BASE_OFFSET_BYTES) + bytes(body))
             position = header.next_offset
         return position
 
@@ -181,7 +184,10 @@ class ApacheTarget:
         answer = await self.links.call(layout.leaders[key], request)
         (one,) = answer.responses[0].partition_responses
         if one.error_code is not ErrorCode.none:
-            raise Unavailable(f"'{name}' {index}: the target says {one.error_code.name.upper()}")
+            said = one.error_message or ""
+            raise Unavailable(
+                f"'{name}' {index}: the target says {one.error_code.name.upper()} {said}".strip()
+            )
         if one.base_offset != position:
             raise CannotMove(
                 f"'{name}' {index}: what is at offset {position} got {one.base_offset} at the target: "
