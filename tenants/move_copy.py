@@ -300,12 +300,22 @@ class Copy:
             raise Unavailable(f"'{key[0]}' {key[1]}: its broker says {stored.error_code.name.upper()}")
         if not stored.batches:
             if log.position < stored.high_watermark:
-                await self._over_nothing(key, stored.high_watermark)
+                await self._take_alone(key, pending)
             return 0
         log.position = await self._target.put(self._to, key, log.position, stored)
         if log.position < stored.high_watermark:
             pending[key] = None  # at the end: others first
         return len(stored.records)
+
+    async def _take_alone(self, key: TopicPartition, pending: dict[TopicPartition, None]) -> None:
+        """An answer had no room for it, or nothing is there."""
+        log = self._logs[key]
+        position = max(log.position, log.start)
+        stored = (await self._source.fetch(self._at.leaders[key], {key: position})).get(key)
+        if stored is not None and not stored.batches and stored.error_code is ErrorCode.none:
+            await self._over_nothing(key, stored.high_watermark)
+        else:
+            pending[key] = None
 
     async def _over_nothing(self, key: TopicPartition, end: int) -> None:
         """A log that says to be longer, and has nothing there: it was emptied."""

@@ -241,10 +241,11 @@ class Partition:
             log.truncation.truncate_fully_and_start_at(start_at)
             self._epoch_start_offset = start_at
         if records:
-            # Our own epoch began where the log ends; that of the records is older, and comes before it.
-            log.truncation.truncate_to(log.log_end_offset)
+            if log.leader_epoch == self.leader_epoch:
+                # It was noted to begin where the log ended. The records are of epochs before it: it begins
+                # with the first record that a client of ours writes.
+                log.truncation.truncate_to(log.log_end_offset)
             self.append(records, now_ms=now_ms, origin=AppendOrigin.REPLICATION)
-        log.begin_epoch(self.leader_epoch)
 
     def when_committed(self, offset: int, tell: Committed) -> None:
         """Call `tell` once: as soon as everything below `offset` is committed (at once, if it is), or
