@@ -111,14 +111,7 @@ class Console:
         self.idempotency = Idempotency(self.store)
         self.access_keys = AccessKeys(self.store, config.secret)
         self.ceilings = Ceilings(self.store, config.disk_bytes)
-        self.instances = Instances(
-            self.store,
-            self.placement,
-            self.ceilings,
-            self.feed.notify,
-            deletion_grace_ms=config.deletion_grace_ms,
-            serves_tls=config.serves_tls,
-        )
+        self.instances = self._instances()
         parts = self.store, self.placement, self.ceilings, self.feed.notify
         self.deletions = Deletions(*parts, deletion_grace_ms=config.deletion_grace_ms)
         self.registry = Clusters(self.store, self.feed.notify)
@@ -187,6 +180,16 @@ class Console:
             office=self.office,
             ordered=self.feed.notify,
             started_at_ms=epoch_ms(),
+        )
+
+    def _instances(self) -> Instances:
+        return Instances(
+            self.store,
+            self.placement,
+            self.ceilings,
+            self.feed.notify,
+            deletion_grace_ms=self.config.deletion_grace_ms,
+            serves_tls=self.config.serves_tls,
         )
 
     def _moves(self) -> Moves:

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from sqlalchemy import Connection
+
 from contracts.names import is_instance_id
 from contracts.specs import Deletion, InstanceState
 from runtime.clock import epoch_ms
@@ -152,7 +154,7 @@ class Deletions:
         self._changed()
         return saved
 
-    def _check_absent(self, connection: Any, found: Found) -> None:
+    def _check_absent(self, connection: Connection, found: Found) -> None:
         known = instances.by_id(connection, found.instance_id)
         if known is not None and known.is_visible:
             raise Conflict(f"instance {known.id} is not absent: it is {known.state.value}")
@@ -162,7 +164,7 @@ class Deletions:
                 "take it back (undelete) or purge what is left of it"
             )
 
-    def _said_by_hand(self, connection: Any, now_ms: int) -> Deletion:
+    def _said_by_hand(self, connection: Connection, now_ms: int) -> Deletion:
         return Deletion(
             deleted_at_ms=now_ms,
             purge_after_ms=now_ms + self._deletion_grace_ms,
@@ -211,7 +213,7 @@ def _made_of(found: Found, wanted: Adoption, now_ms: int, *, is_discarded: bool)
     )
 
 
-def _find_gone(connection: Any, caller: Caller, tenant: str, reference: str) -> Instance:
+def _find_gone(connection: Connection, caller: Caller, tenant: str, reference: str) -> Instance:
     """The instance of an id, or of a name that only one deleted one has. Raises: NotFound, Conflict."""
     if is_instance_id(reference):
         found = instances.by_id(connection, reference)
@@ -233,7 +235,7 @@ def _find_gone(connection: Any, caller: Caller, tenant: str, reference: str) -> 
     return named[0]
 
 
-def _check_name(connection: Any, tenant: str, name: str) -> None:
+def _check_name(connection: Connection, tenant: str, name: str) -> None:
     """Raises: Invalid, Conflict."""
     fault = lifecycle.name_fault(name)
     if fault is not None:
@@ -242,7 +244,7 @@ def _check_name(connection: Any, tenant: str, name: str) -> None:
         raise Conflict(f"an instance named '{name}' exists already: give another name (--name)")
 
 
-def _begun(connection: Any, instance_id: str, action: str, now_ms: int) -> Instance:
+def _begun(connection: Connection, instance_id: str, action: str, now_ms: int) -> Instance:
     """The instance as it is now, and the operation that follows what was done to it."""
     saved = instances.again(connection, instance_id)
     operations.begin(connection, new_id("op"), saved, action, now_ms)

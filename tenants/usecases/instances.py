@@ -434,7 +434,7 @@ class Instances:
         added, faults = cidrs.normalise_all(add, "add")
         removed, remove_faults = cidrs.normalise_all(remove, "remove")
 
-        def edit(_connection: Any, instance: Instance) -> Instance:
+        def edit(_connection: Connection, instance: Instance) -> Instance:
             missing = [
                 Fault("remove", f"{entry} is not in the whitelist")
                 for entry in removed
@@ -465,7 +465,7 @@ class Instances:
         if faults:
             raise Invalid(faults)
 
-        def edit(_connection: Any, instance: Instance) -> Instance:
+        def edit(_connection: Connection, instance: Instance) -> Instance:
             return cidrs.with_topic_whitelist(instance, topic, None if entries is None else kept)
 
         return self._edit(caller, reference, "whitelist.topic", edit, detail=topic)
@@ -482,7 +482,7 @@ class Instances:
         if faults or remove_faults:
             raise Invalid([*faults, *remove_faults])
 
-        def edit(_connection: Any, instance: Instance) -> Instance:
+        def edit(_connection: Connection, instance: Instance) -> Instance:
             left = [one for one in instance.topic_whitelists.get(topic, ()) if one not in removed]
             kept, too_many = cidrs.normalise_all([*left, *added], "add")
             if too_many:
@@ -519,7 +519,7 @@ class Instances:
 
 
 def _find(
-    connection: Any, caller: Caller, reference: str, tenant: str | None, *, also_gone: bool = False
+    connection: Connection, caller: Caller, reference: str, tenant: str | None, *, also_gone: bool = False
 ) -> Instance:
     if is_instance_id(reference):
         found = instances.by_id(connection, reference)
@@ -535,7 +535,7 @@ def _find(
     return found
 
 
-def _unused_id(connection: Any) -> str:
+def _unused_id(connection: Connection) -> str:
     while True:
         drawn = lifecycle.draw_instance_id(secrets.randbelow)
         if instances.by_id(connection, drawn) is None:
