@@ -86,6 +86,7 @@ def test_everything_goes_on_where_it_was(stack: Stack, second: Broker) -> None:
     assert {one["name"]: one["value"] for one in topic["configs"]}["retention.ms"] == "3600000"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("phase", ["copying", "switching"])
 def test_a_control_plane_that_dies_goes_on(stack: Stack, second: Broker, phase: str) -> None:
     instance = stack.create_instance(f"dies-{phase}", cluster="builtin-1")
@@ -105,6 +106,7 @@ def test_a_control_plane_that_dies_goes_on(stack: Stack, second: Broker, phase: 
         assert plain[partition] == acked
 
 
+@pytest.mark.long
 def test_a_cancelled_move_leaves_nothing(stack: Stack, second: Broker) -> None:
     instance = stack.create_instance("stays", cluster="builtin-1")
     make_topics(instance["bootstrap_servers"], "plain")

@@ -55,6 +55,22 @@ async def test_a_block_that_apache_kafka_took_is_not_given_again(tmp_path: Path)
     await tree.aclose()
 
 
+async def test_ids_that_others_have_are_skipped_by_every_broker(tmp_path: Path) -> None:
+    """Also in blocks that were taken before, and by brokers that come later."""
+    tree = LocalTree(tmp_path / "tree.sqlite")
+    await tree.start()
+    brokers = [ProducerIds(tree, 1), ProducerIds(tree, 2)]
+    for ids in brokers:
+        assert await _draw(ids, 1) != [None]
+    for ids in brokers:
+        assert await ids.skip(70_500)
+        assert await ids.skip(10), "what is behind already needs no skipping"
+    drawn = [each for ids in (*brokers, ProducerIds(tree, 3)) for each in await _draw(ids, 3)]
+    assert all(each is not None and each > 70_500 for each in drawn)
+    assert len(set(drawn)) == 9
+    await tree.aclose()
+
+
 async def test_no_id_without_the_tree_and_again_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
