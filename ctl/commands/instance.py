@@ -188,7 +188,7 @@ def clients(console: TenantConsole, instance: InstanceArgument) -> Answer:
         "RETRIES",
         "LAG",
     ]
-    rows = (_client(one, one["figures"], one["age_ms"]) for one in listed["items"])
+    rows = (_client(one, one["shown"], one["age_ms"]) for one in listed["items"])
     return in_table(listed["items"], columns, rows, empty=nobody if listed["enabled"] else off)
 
 

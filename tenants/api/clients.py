@@ -73,7 +73,7 @@ class ClientView(ViewModel):
     )
     age_ms: int = Field(description="since its last push", examples=[12_000])
     push_interval_ms: int = Field(description="how often it is to push", examples=[60_000])
-    figures: ClientFigures
+    shown: ClientFigures = Field(description="what is looked at first")
     metrics: dict[str, float] = Field(
         description="all that is kept of its last push, by Kafka's names: of sums what was added since the "
         "push before, of others the highest over all labels",
@@ -125,6 +125,6 @@ def _view(seen: Seen, now_ms: int) -> ClientView:
         state=state_of(report, age_ms),
         age_ms=age_ms,
         push_interval_ms=report.push_interval_ms,
-        figures=ClientFigures(**figures(report.values)),
+        shown=ClientFigures(**figures(report.values)),
         metrics=dict(sorted(report.values.items())),
     )

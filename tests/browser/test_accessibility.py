@@ -31,7 +31,7 @@ TABS: Final = (
         "quota",
         "history",
     ),
-    *("usage", "bill", "faults"),
+    *("usage", "bill", "faults", "clients"),
 )
 DIALOGS: Final = (
     ("instances", "Create instance"),

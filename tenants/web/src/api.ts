@@ -48,6 +48,8 @@ export type MarkList = Schemas['MarkList'];
 
 export type Alarm = Schemas['AlarmView'];
 export type AlarmList = Schemas['AlarmList'];
+export type Client = Schemas['ClientView'];
+export type ClientList = Schemas['ClientList'];
 export type AlarmRule = Schemas['AlarmRuleView'];
 export type AlarmRuleOrder = Schemas['AlarmRuleOrder'];
 export type AlarmHistory = Schemas['AlarmHistory'];

@@ -103,7 +103,7 @@ async def test_a_tenant_sees_its_own_clients_with_their_age(plane: Console, oper
     ]
     app = listed["items"][-1]
     assert app["client_id"] == "app" and app["age_ms"] >= 9_000 and app["metrics"] == {LATENCY: 2.5}
-    assert app["figures"]["request_latency_avg_ms"] == 2.5 and app["figures"]["retries"] is None
+    assert app["shown"]["request_latency_avg_ms"] == 2.5 and app["shown"]["retries"] is None
     told(plane, theirs, report("theirs"))
     assert (await owner("GET", f"instances/{instance}/clients")).json()["known"] == 3
     foreign = await owner("GET", f"instances/{theirs}/clients")

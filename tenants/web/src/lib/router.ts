@@ -24,6 +24,7 @@ export const INSTANCE_TABS = [
   'overview',
   'topics',
   'groups',
+  'clients',
   'alarms',
   'whitelist',
   'quota',
