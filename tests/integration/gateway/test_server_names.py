@@ -280,6 +280,27 @@ async def test_behind_a_load_balancer_the_named_client_counts(broker: FakeBroker
         assert ended(found) == {"not_whitelisted": 1, "proxy_header_bad": 1, "proxy_header_timeout": 1}
 
 
+async def test_names_are_served_over_ipv6(broker: FakeBroker) -> None:
+    (free,) = free_ports(1)
+    only = named_spec(A, "app", allow_all=False, whitelist=("::1/128",))
+    place = NamedPort(DOMAIN, free, "::1")
+    async with running_gateway(
+        broker.port, only, named_port=place, tls=FILES, named_tls=NAMED_FILES, timeouts=TIMEOUTS
+    ) as found:
+        reader, writer = await asyncio.open_connection(
+            "::1", free, ssl=context("app"), server_hostname=name_of(A)
+        )
+        client = FrameClient(reader, writer)
+        told = await client.call(MetadataRequest(topics=()))
+        assert [(one.host, one.port) for one in told.brokers] == [(name_of(A, NODE_ID), free)]
+        assert [one.address for one in found.gateway.worker.served[A].connections] == ["::1"]
+        client.close()
+        found.change(A, whitelist=("2001:db8::/64",))
+        with pytest.raises(ssl.SSLError):
+            await asyncio.open_connection("::1", free, ssl=context("app"), server_hostname=name_of(A))
+        assert found.closed(A)["not_whitelisted"] == 1
+
+
 async def test_a_port_that_is_taken_fails_the_instances_that_need_it_until_it_is_free(
     broker: FakeBroker,
 ) -> None:
