@@ -11,7 +11,7 @@ from ctl.console_client import Console, instance_path
 from ctl.errors import CommandError, usage
 from ctl.output import Answer, in_facts, in_table
 
-InstanceOptional = typer.Argument(metavar="[INSTANCE]", help="Id or name.")
+InstanceOptional = typer.Argument(metavar="ID", help="Id or name.")
 _LOOK_EVERY_S: Final = 0.5
 _UNDER_WAY: Final = ("copying", "switching")
 

@@ -50,7 +50,7 @@ ELSEWHERE: Final = (
         r"\./portico up --backend", "needs a Kafka", "tests/integration/apache/conftest.py", '"--backend"'
     ),
     Elsewhere(
-        r"\./portico (cluster (add|drain|undrain|remove)\b|instance create .*--cluster)",
+        r"\./portico (cluster (add|drain|undrain|remove)\b|instance create .*--cluster|instance move\b)",
         "needs a Kafka beside the stack",
     ),
     Elsewhere(
