@@ -4,6 +4,7 @@
 """
 
 import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -31,6 +32,7 @@ _WAYS: Final = {"tls": "a certificate"}
 def rendered() -> str:
     """Everything between the markers."""
     told, named = read(), limits()
+    asked = ", ".join(name for name, _ in _rows(told[ACCESS]))
     numbers = {one: str(number) for number, one in enumerate(named, 1)}
     backends = dict.fromkeys(lane.split(",")[0] for row in told[MATRIX].values() for lane in row["lanes"])
     lanes = dict.fromkeys(lane.split(", ")[1] for row in told[MATRIX].values() for lane in row["lanes"])
@@ -42,9 +44,9 @@ def rendered() -> str:
             _ways(told[WAYS_IN], numbers),
             "What does not hold, by its number above:",
             "\n".join(f"{numbers[one]}. {one.client}: {one.why} ({one.whose})" for one in named),
-            "What a user without a right is told, the same as by an Apache Kafka with its own authorizer "
-            "but where a number says otherwise:",
-            _access(told[ACCESS], numbers),
+            f"What a user with few ACLs is told by {asked}, the same as by an Apache Kafka whose "
+            "StandardAuthorizer has the same users, certificates and ACLs:",
+            _access(told[ACCESS]),
         ]
     )
 
@@ -88,18 +90,17 @@ def _ways(told: Mapping[str, Any], numbers: Mapping[Limit, str]) -> str:
     )
 
 
-def _access(told: Mapping[str, Any], numbers: Mapping[Limit, str]) -> str:
-    """What each client is told, at the first backend; another one that differs is a limit with a name."""
-    clients = [name for name, _ in _rows(told)]
-    lanes = {name: told[name]["lanes"] for name in clients}
-    cases = list(next(iter(next(iter(lanes.values())).values())))
+def _access(told: Mapping[str, Any]) -> str:
+    """What most of the clients are told of each case, and who has another name for it."""
+    lanes = [(name, lane) for name, row in _rows(told) for lane in row["lanes"].values()]
 
-    def cell(client: str, case: str) -> str:
-        names = dict.fromkeys(lane[case] for lane in lanes[client].values())
-        why = [number for one, number in numbers.items() if one.client == client and case in one.cells]
-        return " or ".join(names) + (f" ({', '.join(why)})" if why else "")
+    def cell(case: str) -> str:
+        names = Counter(lane[case] for _, lane in lanes)
+        ((common, _),) = names.most_common(1)
+        others = dict.fromkeys(f"{name}: {lane[case]}" for name, lane in lanes if lane[case] != common)
+        return "; ".join([common, *others])
 
-    return table(("what", *clients), ((case, *(cell(client, case) for client in clients)) for case in cases))
+    return table(("what", "what they are told"), ((case, cell(case)) for case in lanes[0][1]))
 
 
 def of_page(text: str) -> str:

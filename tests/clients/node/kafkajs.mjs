@@ -38,7 +38,7 @@ const kafka = new Kafka({
   ssl: tlsOf(asked.connection),
   sasl: login(asked.connection),
   logLevel: logLevel.NOTHING,
-  retry: { retries: 3 }
+  retry: { retries: 8 }
 })
 
 // The error of Kafka's, however deep it lies, by its name.

@@ -19,7 +19,7 @@ const settings = {
   clientId: 'platformatic',
   bootstrapBrokers: [asked.connection.bootstrap],
   tls: tlsOf(asked.connection),
-  retries: 3,
+  retries: 10,
   ...(sasl === null
     ? {}
     : {
