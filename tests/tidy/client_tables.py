@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from tests.clients.certificate import ACCESS, MATRIX, WAYS_IN, Limit, limits, read
 from tests.clients.contract import CODECS
+from tests.clients.places import BACKENDS, WAYS
 from tests.clients.programs import CLIENTS
 from tests.tidy.bounds_tables import ROOT, table
 
@@ -68,13 +69,19 @@ def _cell(client: str, cells: tuple[str, ...], lanes: Mapping[str, Any], numbers
     return f"{', '.join(holds) or 'no'} ({', '.join(why)})"
 
 
+def _missing(row: Mapping[str, Any]) -> str:
+    """Lanes in which it was not run."""
+    missing = [f"{one}, {way}" for one in BACKENDS for way in WAYS if f"{one}, {way}" not in row["lanes"]]
+    return f" (not run: {'; '.join(missing)})" if missing else ""
+
+
 def _matrix(told: Mapping[str, Any], numbers: Mapping[Limit, str]) -> str:
     return table(
         ("client", "version", *_COLUMNS),
         (
             (
                 name,
-                row["version"],
+                row["version"] + _missing(row),
                 *(_cell(name, cells, row["lanes"], numbers) for cells in _COLUMNS.values()),
             )
             for name, row in _rows(told)

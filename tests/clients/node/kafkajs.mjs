@@ -67,7 +67,8 @@ const administer = what => using(kafka.admin(), what)
 const steps = {
   create: ({ topic, partitions, configs }) => administer(async admin => {
     const configEntries = Object.entries(configs).map(([name, value]) => ({ name, value }))
-    await admin.createTopics({ topics: [{ topic, numPartitions: partitions, replicationFactor: -1, configEntries }] })
+    // Where it waits for leaders it gives up when a broker has not heard of the topic yet.
+    await admin.createTopics({ waitForLeaders: false, topics: [{ topic, numPartitions: partitions, replicationFactor: -1, configEntries }] })
   }),
   describe: ({ topic }) => administer(async admin => {
     const { topics } = await admin.fetchTopicMetadata({ topics: [topic] })
