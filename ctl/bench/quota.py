@@ -319,7 +319,9 @@ def _theirs(directory: Path) -> Iterator[Endpoint]:
                 _QUOTAS.EntryData(
                     entity=(_QUOTAS.EntityData(entity_type="user", entity_name="ANONYMOUS"),),
                     ops=(
-                        _QUOTAS.OpData(key="producer_byte_rate", value=T_BYTES_PER_S / BROKERS, remove=False),
+                        _QUOTAS.OpData(
+                            key="producer_byte_rate", value=float(T_BYTES_PER_S // BROKERS), remove=False
+                        ),
                     ),
                 ),
             ),
