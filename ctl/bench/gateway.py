@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from uuid import UUID
 
 from ctl.bench import librdkafka, load, servers
 from ctl.bench.measure import Cost, Spread, Stopwatch, percentile, rss_bytes
@@ -146,6 +147,60 @@ def _costs(measure: Callable[..., Cost], peers: Sequence[str], *how: str | int) 
     return case
 
 
+class _Versions(NamedTuple):
+    """One round of a version: the CPU of both processes that its frames go through."""
+
+    gateway: Cost
+    broker: Cost
+
+
+def _of_versions(
+    carry: Callable[[Bench, str | UUID, str], int], name: str, versions: tuple[int, int]
+) -> Case:
+    """A case: what the newest version of an API costs beside the old one, through the gateway, in turns."""
+
+    def case(bench: Bench, rounds: int) -> dict[str, Any]:
+        by_id = load.topic_id(bench.stack.gateway.port, name)
+        topics: dict[str, str | UUID] = dict(zip(map(str, versions), (name, by_id), strict=True))
+
+        def measure(version: str) -> _Versions:
+            watches = [Stopwatch(server.pid) for server in (bench.stack.gateway, bench.stack.broker)]
+            carried = carry(bench, topics[version], name)
+            return _Versions(*(watch.cost(carried) for watch in watches))
+
+        taken = _interleaved(list(topics), rounds, measure)
+        found: dict[str, Any] = {}
+        for process in _Versions._fields:
+            used = {
+                version: [getattr(one, process).cpu_s_per_gb for one in costs]
+                for version, costs in taken.items()
+            }
+            of_pairs = [new / old for old, new in zip(*used.values(), strict=True)]
+            each = {f"version {version}, CPU s/GB": Spread.of(costs) for version, costs in used.items()}
+            found[process] = each | {"newest : old, of pairs": Spread.of(of_pairs)}
+        return found
+
+    return case
+
+
+def _carry_produce(bench: Bench, topic: str | UUID, name: str) -> int:
+    frames = load.produce_frames(topic, bench.workloads[name], 1)
+    window = 1 if name == "small" else 4
+    carried = load.produce(bench.stack.gateway.port, frames, bench.round_bytes(name), window=window)
+    bench.free(name)
+    return carried
+
+
+def _carry_consume(bench: Bench, topic: str | UUID, name: str) -> int:
+    partitions, workload = range(_PARTITIONS[name]), bench.workloads["large"]
+    return load.consume(
+        *(bench.stack.gateway.port, topic, workload, bench.bytes),
+        fetch_bytes=len(workload.batch),
+        stored=_STORED // len(partitions),
+        partitions=partitions,
+    )
+
+
 def _each(rounds: int, measure: Callable[[str], float]) -> dict[str, Spread]:
     return {peer: Spread.of(values) for peer, values in _interleaved(PEERS, rounds, measure).items()}
 
@@ -216,6 +271,10 @@ CASES: Final[dict[str, Case]] = {
     "large consume": _costs(_consume, PEERS, "stored"),
     "large consume, 6 partitions": _costs(_consume, PEERS, "wide"),
     "small produce": _costs(_produce, PEERS, "small", 1),
+    "versions, large produce": _of_versions(_carry_produce, "large", (8, load.PRODUCE_NEWEST)),
+    "versions, small produce": _of_versions(_carry_produce, "small", (8, load.PRODUCE_NEWEST)),
+    "versions, large consume": _of_versions(_carry_consume, "stored", (11, load.FETCH_NEWEST)),
+    "versions, large consume, 6 partitions": _of_versions(_carry_consume, "wide", (11, load.FETCH_NEWEST)),
     "offered half of direct": _half_load,
     "one-message latency ms": _latency(_raw_latencies_ms, PEERS),
     "connections per s": _connections,

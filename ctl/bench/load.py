@@ -1,6 +1,7 @@
 """Load on raw sockets with prebuilt frames: the client costs as little as it can, the same for every peer.
 
-Versions are those that clients of today agree on with brokers of Kafka 2.x.
+Versions are those that clients of today agree on with brokers of Kafka 2.x; where a topic is given by its id,
+the newest of Produce and Fetch.
 """
 
 import os
@@ -11,6 +12,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, cast
+from uuid import UUID
 
 import kio.schema.api_versions.v0.request as api_versions_v0
 import kio.schema.create_topics.v4.request as create_topics_v4
@@ -21,9 +23,11 @@ import kio.schema.produce.v8.request as produce_v8
 import kio.schema.sasl_authenticate.v1.request as sasl_authenticate_v1
 import kio.schema.sasl_handshake.v1.request as sasl_handshake_v1
 
+from wire.api_table import ApiKey
 from wire.batch import Record, build_batch
+from wire.build import build
 from wire.client import plain_token
-from wire.codec import decode_response, duration, framed_request
+from wire.codec import decode_response, duration, framed_request, request_class
 
 # kio types its fields with refined integers; plain ones are what it encodes
 _API_VERSIONS: Any = api_versions_v0
@@ -36,6 +40,11 @@ _SASL_AUTHENTICATE: Any = sasl_authenticate_v1
 _SASL_HANDSHAKE: Any = sasl_handshake_v1
 
 _SIZE: Final = struct.Struct(">i")
+_VERSION: Final = struct.Struct(">6xh")
+"""Of a framed request."""
+_ASKED_BY_NAME: Final = 12
+PRODUCE_NEWEST: Final = 13
+FETCH_NEWEST: Final = 18
 RECORD_BYTES: Final = 1000
 TIMEOUT_S: Final = 60.0
 _SCRATCH_BYTES: Final = 64 * 1024 * 1024
@@ -174,12 +183,28 @@ def delete_records_of(target: Target, topic: str, partitions: Iterable[int]) -> 
         raise RuntimeError(f"records of {topic} could not be deleted")
 
 
-def produce_frames(topic: str, load: Workload, partitions: int, acks: int = -1) -> list[bytes]:
-    """One framed Produce request for each partition."""
+def topic_id(target: Target, topic: str) -> UUID:
+    """What newer versions call a topic."""
+    asked = {"topics": [{"name": topic}], "allow_auto_topic_creation": False}
+    with connected(target) as client:
+        answer = client.call(build(request_class(ApiKey.METADATA, _ASKED_BY_NAME), asked))
+    return cast(UUID, answer.topics[0].topic_id)
+
+
+def produce_frames(topic: str | UUID, load: Workload, partitions: int, acks: int = -1) -> list[bytes]:
+    """One framed Produce request for each partition; of the newest version where the topic's id is given."""
     return [_produce_frame(topic, partition, load.batch, acks) for partition in range(partitions)]
 
 
-def _produce_frame(topic: str, partition: int, batch: bytes, acks: int) -> bytes:
+def _produce_frame_by_id(topic: UUID, partition: int, batch: bytes, acks: int) -> bytes:
+    data = {"topic_id": topic, "partition_data": [{"index": partition, "records": batch}]}
+    known = {"acks": acks, "timeout": duration(30_000), "topic_data": [data]}
+    return framed_request(build(request_class(ApiKey.PRODUCE, PRODUCE_NEWEST), known), 7, "bench")
+
+
+def _produce_frame(topic: str | UUID, partition: int, batch: bytes, acks: int) -> bytes:
+    if isinstance(topic, UUID):
+        return _produce_frame_by_id(topic, partition, batch, acks)
     data = _PRODUCE.TopicProduceData(
         name=topic, partition_data=(_PRODUCE.PartitionProduceData(index=partition, records=batch),)
     )
@@ -211,15 +236,14 @@ def produce(target: Target, frames: list[bytes], total_bytes: int, *, window: in
     return carried
 
 
-def produce_answer(client: Client, size: int) -> Any:
+def produce_answer(client: Client, size: int, version: int = _PRODUCE.ProduceRequest.__version__) -> Any:
     """The answer read last, to one of `produce_frames`."""
-    request = _PRODUCE.ProduceRequest
-    return decode_response(client.answer(size), request.__api_key__, request.__version__)[1]
+    return decode_response(client.answer(size), ApiKey.PRODUCE, version)[1]
 
 
 def check_produced(client: Client, frame: bytes) -> None:
     """A first request whose answer is looked at, so that no round measures refusals."""
-    answer = produce_answer(client, client.exchange(frame))
+    answer = produce_answer(client, client.exchange(frame), *_VERSION.unpack_from(frame))
     code = answer.responses[0].partition_responses[0].error_code
     if code != 0:
         raise RuntimeError(f"produce was refused with error {code}")
@@ -227,7 +251,7 @@ def check_produced(client: Client, frame: bytes) -> None:
 
 def consume(
     target: Target,
-    topic: str,
+    topic: str | UUID,
     load: Workload,
     total_bytes: int,
     *,
@@ -255,8 +279,10 @@ def consume(
     return carried
 
 
-def fetch_frame(topic: str, offset: int, size: int, partitions: Sequence[int] = (0,)) -> bytes:
-    """A framed Fetch of so many bytes of each of these partitions."""
+def fetch_frame(topic: str | UUID, offset: int, size: int, partitions: Sequence[int] = (0,)) -> bytes:
+    """A framed Fetch of so many bytes of each of these partitions; as `produce_frames` by id."""
+    if isinstance(topic, UUID):
+        return _fetch_frame_by_id(topic, offset, size, partitions)
     parts = tuple(
         _FETCH.FetchPartition(
             partition=number,
@@ -280,6 +306,20 @@ def fetch_frame(topic: str, offset: int, size: int, partitions: Sequence[int] = 
         rack_id="",
     )
     return framed_request(request, 7, "bench")
+
+
+def _fetch_frame_by_id(topic: UUID, offset: int, size: int, partitions: Sequence[int]) -> bytes:
+    asked = [
+        {"partition": number, "fetch_offset": offset, "partition_max_bytes": size} for number in partitions
+    ]
+    known = {
+        "max_wait": duration(500),
+        "min_bytes": 1,
+        "max_bytes": size * len(partitions),
+        "session_epoch": -1,
+        "topics": [{"topic_id": topic, "partitions": asked}],
+    }
+    return framed_request(build(request_class(ApiKey.FETCH, FETCH_NEWEST), known), 7, "bench")
 
 
 def metadata_frame(topic: str) -> bytes:

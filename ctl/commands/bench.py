@@ -131,6 +131,19 @@ def requests(json: Json = None) -> None:
 
 
 @app.command()
+def groups(
+    members: Annotated[int, typer.Option(min=1, max=5_000, help="Of the group that has settled.")] = 1_000,
+    rounds: Rounds = 5,
+    json: Json = None,
+) -> None:
+    """Consumer groups at one broker, of the new protocol and classic: rebalances and heartbeats."""
+    from ctl.bench import groups as bench
+
+    chosen = SimpleNamespace(run=lambda rounds, _megabytes, say: bench.run(rounds, members, say))
+    _run(chosen, "groups", "new", ("classic",), rounds, 1, json)
+
+
+@app.command()
 def instances(
     count: Annotated[int, typer.Option(min=1, max=8_000, help="Instances of four vports each.")] = 5_000,
     json: Json = None,

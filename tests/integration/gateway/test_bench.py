@@ -28,7 +28,18 @@ def results() -> Iterator[dict[str, Any]]:
         yield bench.run(1, 20, lambda _: None, only=cases, arguments=("--vports", str(vports)))
 
 
-@pytest.mark.parametrize("case", [case for case in bench.CASES if "produce" in case or "consume" in case])
+VERSIONS = [case for case in bench.CASES if case.startswith("versions")]
+CARRY = [case for case in bench.CASES if "produce" in case or "consume" in case]
+
+
+@pytest.mark.parametrize("case", VERSIONS)
+def test_versions_are_compared_in_both_processes(results: dict[str, Any], case: str) -> None:
+    assert set(results[case]) == {"gateway", "broker"}
+    for found in results[case].values():
+        assert len(found) == 3 and all(spread.low > 0 for spread in found.values())
+
+
+@pytest.mark.parametrize("case", [case for case in CARRY if case not in VERSIONS])
 def test_what_carries_bytes_costs_time_and_cpu(results: dict[str, Any], case: str) -> None:
     assert set(results[case]) == set(bench.PEERS if "librdkafka" not in case else bench.PEERS[:2])
     for found in results[case].values():
