@@ -17,7 +17,7 @@ class AlarmRuleOrder(RequestModel):
     """PUT .../alarms/{kind}/rule."""
 
     enabled: bool = Field(default=True, description="whether it is looked at", examples=[True])
-    threshold: int = Field(ge=0, lt=2**63, description=_THRESHOLD, examples=[50])
+    threshold: int = Field(ge=0, le=2**63 - 1, description=_THRESHOLD, examples=[50])
     window_minutes: int = Field(ge=0, le=60, description=_WINDOW, examples=[5])
     raise_after: int = Field(ge=1, le=360, description=_RAISE, examples=[2])
     clear_after: int = Field(ge=1, le=360, description=_CLEAR, examples=[6])

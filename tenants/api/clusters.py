@@ -20,9 +20,13 @@ from tenants.backend.apache import LACKS, QUOTAS_NOT_SET
 from tenants.backend.facts import ClusterFacts, PartitionState
 from tenants.console import Console
 from tenants.rules.errors import Unavailable
+from tenants.usecases.clusters import NAME
 
 router = APIRouter(prefix="/v1", tags=["operations"])
 Name = Annotated[str, Path(max_length=64, description="the id of the cluster")]
+NewName = Annotated[
+    str, Path(pattern=NAME, description="its id: lower-case letters, digits and '-'", examples=["kafka-2"])
+]
 
 
 class _Seen(NamedTuple):
@@ -248,7 +252,9 @@ def _security(spec: ClusterSpec) -> cluster_models.SecurityView | None:
 
 
 @router.put("/clusters/{name}", status_code=204)
-async def put_cluster(plane: Plane, operator: Asker, name: Name, body: cluster_models.ClusterOrder) -> None:
+async def put_cluster(
+    plane: Plane, operator: Asker, name: NewName, body: cluster_models.ClusterOrder
+) -> None:
     """Register an Apache Kafka, or say anew where it is and how it is entered. It is met within seconds, or
     the list of brokers says why not. Files with credentials are put on machines, not sent."""
     security = msgspec.convert(body.security.model_dump(), UpstreamSecurity)

@@ -4,11 +4,13 @@ import asyncio
 import base64
 import binascii
 import json
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
 from fastapi import Depends, Path, Query, Request
+from pydantic import BeforeValidator
 
 from tenants.console import Console
 from tenants.rules.errors import Invalid, Unauthenticated
@@ -132,6 +134,17 @@ def after_key(page: Page, *kinds: type) -> Any:
 
 def _bad_cursor() -> Invalid:
     return Invalid([Fault("cursor", "is not a next_cursor of this listing")])
+
+
+def _as_text(value: object) -> object:
+    """Pydantic takes numbers for seconds since 1970 too, of which no document tells."""
+    if isinstance(value, str) and re.fullmatch(r"\s*[-+]?[0-9.eE+-]*\s*", value):
+        raise ValueError("input should be a time such as 2026-11-01T00:00:00Z")
+    return value
+
+
+Time = Annotated[datetime, BeforeValidator(_as_text)]
+"""A time in a query, RFC 3339."""
 
 
 def at(epoch_ms: int) -> datetime:

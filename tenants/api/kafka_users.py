@@ -24,8 +24,18 @@ _PASSWORD = "8 to 256 characters of ASCII; null: one is drawn, and is in the ans
 class KafkaUserCreate(RequestModel):
     """POST .../users."""
 
-    name: str = Field(description="letters, digits, '.', '_' and '-'", examples=["orders-app"])
-    password: str | None = Field(default=None, max_length=1024, description=_PASSWORD, examples=[None])
+    name: str = Field(
+        description="letters, digits, '.', '_' and '-'",
+        examples=["orders-app"],
+        json_schema_extra={"pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"},
+    )
+    password: str | None = Field(
+        default=None,
+        max_length=1024,
+        description=_PASSWORD,
+        examples=[None],
+        json_schema_extra={"pattern": "^[ -~]{8,256}$"},
+    )
     superuser: bool = Field(default=False, description=_SUPERUSER)
 
 
@@ -38,7 +48,13 @@ class KafkaUserChange(RequestModel):
 class KafkaUserPassword(RequestModel):
     """POST .../users/{user}/password."""
 
-    password: str | None = Field(default=None, max_length=1024, description=_PASSWORD, examples=[None])
+    password: str | None = Field(
+        default=None,
+        max_length=1024,
+        description=_PASSWORD,
+        examples=[None],
+        json_schema_extra={"pattern": "^[ -~]{8,256}$"},
+    )
 
 
 class KafkaUserView(ViewModel):

@@ -3,9 +3,9 @@
 import base64
 import binascii
 import json
-from typing import Annotated, Final
+from typing import Annotated, Final, NamedTuple
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Depends, Query, Response
 from pydantic import AwareDatetime
 
 from runtime.clock import epoch_ms
@@ -42,9 +42,10 @@ _Cursor = Annotated[
     str | None, Query(max_length=_CURSOR_CHARACTERS_MAX, description="of a view before this one")
 ]
 _At = Annotated[AwareDatetime | None, Query(description="forwards from the first message of this time")]
-_Partition = Annotated[int | None, Query(ge=0, lt=2**31, description="left out: all")]
+_Partition = Annotated[int | None, Query(ge=0, le=2**31 - 1, description="left out: all")]
 _Offset = Annotated[
-    int | None, Query(ge=0, lt=2**63, description="forwards from this offset; 0 is the begin of every log")
+    int | None,
+    Query(ge=0, le=2**63 - 1, description="forwards from this offset; 0 is the begin of every log"),
 ]
 _Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX, description="messages at most")]
 _ValueBytes = Annotated[
@@ -69,18 +70,29 @@ _Json = Annotated[
 ]
 
 
-@router.get("", response_model=MessageList)
-async def messages(
-    plane: Plane,
-    caller: Asker,
-    found: Found,
-    topic: Topic,
+class Sought(NamedTuple):
+    """Which messages are wanted."""
+
+    partition: int | None
+    begin: From
+    newest_first: bool
+    filter: Filter
+    encoding: Encoding
+    uncommitted: bool
+
+    def next_cursor(self, viewed: Viewed) -> str | None:
+        """Goes on where a view ended; None: there is no more."""
+        if not viewed.page.has_more:
+            return None
+        direction = _OLDER if self.newest_first else _NEWER
+        return _cursor(direction, viewed.at_ms, viewed.page.next_offsets)
+
+
+async def sought_of(
     partition: _Partition = None,
     offset: _Offset = None,
     at: _At = None,
     cursor: _Cursor = None,
-    limit: _Limit = 50,
-    value_bytes: _ValueBytes = 2048,
     encoding: Annotated[Encoding, Query(description="how bytes are told")] = Encoding.AUTO,
     uncommitted: Annotated[
         bool, Query(description="also messages of transactions that are open or were aborted")
@@ -89,25 +101,38 @@ async def messages(
     key: _Key = None,
     header: _Header = None,
     json: _Json = None,
+) -> Sought:
+    """Raises: Invalid."""
+    begin, newest_first = _begin(offset, None if at is None else round(at.timestamp() * 1000), cursor)
+    found = _filter(text, key, header, json)
+    return Sought(partition, begin, newest_first, found, encoding, uncommitted)
+
+
+@router.get("", response_model=MessageList)
+async def messages(
+    plane: Plane,
+    caller: Asker,
+    found: Found,
+    topic: Topic,
+    sought: Annotated[Sought, Depends(sought_of)],
+    limit: _Limit = 50,
+    value_bytes: _ValueBytes = 2048,
 ) -> Response:
     """Messages of a topic, the newest first; from an offset or a time on in the order of their times.
 
     The instance pays for what is read, like a consumer. Who looks is in the audit log.
     """
     check_name(topic)
-    begin, newest_first = _begin(offset, None if at is None else round(at.timestamp() * 1000), cursor)
-    asked = Asked(limit, value_bytes, _filter(text, key, header, json), newest_first)
+    asked = Asked(limit, value_bytes, sought.filter, sought.newest_first)
     told = await plane.messages.view(
         caller,
         found,
         topic,
-        partition,
-        begin,
+        sought.partition,
+        sought.begin,
         asked,
-        read_committed=not uncommitted,
-        told=lambda viewed: (
-            _list_view(viewed, encoding, newest_first=newest_first).model_dump_json().encode()
-        ),
+        read_committed=not sought.uncommitted,
+        told=lambda viewed: _list_view(viewed, sought).model_dump_json().encode(),
     )
     return Response(told, media_type="application/json")
 
@@ -204,9 +229,9 @@ def _whole(value: object) -> int:
     return value
 
 
-def _list_view(viewed: Viewed, encoding: Encoding, *, newest_first: bool) -> MessageList:
+def _list_view(viewed: Viewed, sought: Sought) -> MessageList:
     page, looks = viewed.page, viewed.looks
-    if newest_first:
+    if sought.newest_first:
         live: dict[int, int | None] = {
             look.partition: look.high_offset if look.is_placed else None for look in looks
         }
@@ -215,7 +240,7 @@ def _list_view(viewed: Viewed, encoding: Encoding, *, newest_first: bool) -> Mes
         live = page.next_offsets
         is_live = not page.has_more
     return MessageList(
-        messages=[_message_view(one, encoding) for one in page.messages],
+        messages=[_message_view(one, sought.encoding) for one in page.messages],
         partitions=[
             LookedThrough(
                 partition=look.partition,
@@ -231,9 +256,7 @@ def _list_view(viewed: Viewed, encoding: Encoding, *, newest_first: bool) -> Mes
         scanned_messages=viewed.budget.records,
         scanned_bytes=viewed.budget.fetched_bytes,
         stopped_by=StoppedBy(viewed.stopped_by),
-        next_cursor=_cursor(_OLDER if newest_first else _NEWER, viewed.at_ms, page.next_offsets)
-        if page.has_more
-        else None,
+        next_cursor=sought.next_cursor(viewed),
         live_cursor=_cursor(_NEWER, viewed.at_ms, live) if is_live else None,
     )
 

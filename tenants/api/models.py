@@ -15,8 +15,8 @@ from contracts.users import SecurityProtocol
 from tenants.rules.permissions import Permission, Role
 
 Cidrs = Annotated[list[str], Field(max_length=512, examples=[["10.0.0.0/8", "2001:db8::/32"]])]
-Bytes = Annotated[int, Field(ge=0, lt=2**63)]
-Count = Annotated[int, Field(ge=0, lt=2**31)]
+Bytes = Annotated[int, Field(ge=0, le=2**63 - 1)]
+Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
 Percent = Annotated[int, Field(ge=0, le=REQUEST_PERCENT_MAX)]
 _PROTOCOLS = (
     "how clients may come in, each way with vports of its own: `plain`, whom the whitelist admits; "

@@ -58,8 +58,14 @@ _SAID_IN: Final = (
 """Where the messages' fields have their docstrings."""
 _OF_A_LINK: Final = ("/v1/invitation", "/v1/invitation/accept")
 _NOT_REMEMBERED: Final = ("/v1/session", "/v1/sign-in", "/v1/sign-in/answer", *_OF_A_LINK)
-_MAY_BE_MISSING: Final = ("/v1/sign-in", "/v1/sign-in/answer", "/v1/session/links", *_OF_A_LINK)
-"""Not found without a name in the path: a link, an identity provider."""
+_MAY_BE_MISSING: Final = (
+    "/v1/group-roles",
+    "/v1/sign-in",
+    "/v1/sign-in/answer",
+    "/v1/session/links",
+    *_OF_A_LINK,
+)
+"""Not found without a name in the path: a link, an identity provider, a tenant in the body."""
 _SENT_AGAIN: Final = (
     "a new one for each request, the same when it is sent again: it is then done once, and "
     "answered again, with `Idempotency-Replayed: true`. Kept for 24 h, for the same key or login"
@@ -162,7 +168,9 @@ def _problem_schemas() -> dict[str, Any]:
 
 def _add_problems(path: str, method: str, operation: dict[str, Any]) -> None:
     statuses = {"401", "403", "422", "429", "503"}
-    if method in _WRITES or path.endswith("/messages"):  # of an instance that is suspended
+    if method in _WRITES or path.endswith(
+        ("/messages", "/messages/download")
+    ):  # of an instance that is suspended
         statuses.add("409")
     if method in _WRITES and (method == "post" or "requestBody" in operation):
         statuses |= {"400", "413"}

@@ -12,14 +12,14 @@ class TopicCreate(RequestModel):
     """POST a topic. Without partitions it has as many as the instance gives where none are asked for."""
 
     name: str = Field(examples=["orders"])
-    partitions: int | None = Field(default=None, ge=1, lt=2**31, examples=[3])
+    partitions: int | None = Field(default=None, ge=1, le=2**31 - 1, examples=[3])
     configs: dict[str, str] = Field(default={}, examples=[{"retention.ms": "86400000"}])
 
 
 class TopicChange(RequestModel):
     """PATCH a topic: configs to set (null: back to the default), a larger number of partitions."""
 
-    partitions: int | None = Field(default=None, ge=1, lt=2**31)
+    partitions: int | None = Field(default=None, ge=1, le=2**31 - 1)
     configs: dict[str, str | None] = Field(default_factory=dict)
 
 
@@ -76,7 +76,7 @@ class DeleteBefore(RequestModel):
     """Delete records of one partition before an offset; null: all of them."""
 
     partition: Count
-    before_offset: int | None = Field(default=None, ge=0, lt=2**63)
+    before_offset: int | None = Field(default=None, ge=0, le=2**63 - 1)
 
 
 class DeleteRecordsRequest(RequestModel):
@@ -175,7 +175,7 @@ class GivenOffset(RequestModel):
 
     topic: str
     partition: Count
-    offset: int = Field(ge=0, lt=2**63)
+    offset: int = Field(ge=0, le=2**63 - 1)
 
 
 class ResetOffsetsRequest(RequestModel):
@@ -183,8 +183,8 @@ class ResetOffsetsRequest(RequestModel):
 
     to: ResetTo = Field(strict=False)
     at: AwareDatetime | None = Field(default=None, strict=False, description="with `to: datetime`")
-    offset: int | None = Field(default=None, ge=0, lt=2**63, description="with `to: offset`")
-    shift: int | None = Field(default=None, gt=-(2**63), lt=2**63, description="with `to: shift`")
+    offset: int | None = Field(default=None, ge=0, le=2**63 - 1, description="with `to: offset`")
+    shift: int | None = Field(default=None, ge=-(2**63) + 1, le=2**63 - 1, description="with `to: shift`")
     offsets: list[GivenOffset] | None = Field(
         default=None, min_length=1, max_length=10_000, description="with `to: offsets`"
     )

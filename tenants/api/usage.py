@@ -12,7 +12,7 @@ from fastapi.responses import Response
 from contracts.billing import GIB, HOUR_MS
 from runtime.clock import epoch_ms
 from tenants.api.answers import Format, Wanted, csv_answer, documented, json_answer
-from tenants.api.context import Billed, Plane, at
+from tenants.api.context import Billed, Plane, Time, at
 from tenants.api.usage_models import P95, UsageTotals, UsageView
 from tenants.rules.errors import Invalid
 from tenants.rules.model import Instance
@@ -35,11 +35,11 @@ async def instance_usage(
     found: Billed,
     wanted: Wanted,
     start: Annotated[
-        datetime | None,
+        Time | None,
         Query(alias="from", description="RFC 3339, UTC without a zone", examples=["2026-11-01T00:00:00Z"]),
     ] = None,
     to: Annotated[
-        datetime | None, Query(description="exclusive; now by default", examples=["2026-12-01T00:00:00Z"])
+        Time | None, Query(description="exclusive; now by default", examples=["2026-12-01T00:00:00Z"])
     ] = None,
     resolution: Annotated[Resolution, Query(description="length of the periods")] = Resolution.HOUR,
 ) -> Response:

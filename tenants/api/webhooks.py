@@ -26,7 +26,12 @@ class WebhookCreate(RequestModel):
     """POST /v1/webhooks."""
 
     name: str = Field(description="letters, digits, '.', '_' and '-'", examples=["pager"])
-    url: str = Field(max_length=URL_CHARACTERS_MAX, description=_URL, examples=["https://example.com/hook"])
+    url: str = Field(
+        max_length=URL_CHARACTERS_MAX,
+        description=_URL,
+        examples=["https://example.com/hook"],
+        json_schema_extra={"pattern": "^https?://[!-~]+$"},
+    )
 
 
 class WebhookChange(RequestModel):

@@ -124,7 +124,7 @@ NEEDED: Final[dict[Permission, tuple[str, ...]]] = {
         "GET /v1/faults",
         "GET /v1/bills",
     ),
-    Permission.READ_MESSAGES: (f"GET {_TOPIC}/messages",),
+    Permission.READ_MESSAGES: (f"GET {_TOPIC}/messages", f"GET {_TOPIC}/messages/download"),
     Permission.SEND_MESSAGES: (f"POST {_TOPIC}/messages",),
     Permission.TOPICS: (
         f"POST {_INSTANCE}/topics",
@@ -270,7 +270,10 @@ def needed(method: str, path: str) -> Permission | None:
 def methods(path: str) -> list[str]:
     """What may be done with a path."""
     open_methods = {one.partition(" ")[0] for one in OPEN if one.partition(" ")[2] == path}
-    return sorted(open_methods | {one.method for one in _rows() if one.path.match(path)})
+    # Of the longest path alone: names of groups have slashes, so what is done to one may look like one.
+    longest = next((one.path for one in _rows() if one.path.match(path)), None)
+    found = open_methods | {one.method for one in _rows() if one.path == longest}
+    return sorted(found | {"HEAD"} if "GET" in found else found)
 
 
 def refusal(role: Role, permission: Permission) -> str:

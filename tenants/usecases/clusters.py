@@ -21,7 +21,9 @@ from tenants.store.engine import Store
 CLUSTERS_MAX: Final = 32
 """Clusters of one stack: each is looked at every two seconds, by the console and by the quota master."""
 _ADDRESSES_MAX: Final = 16
-_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,39}\Z")
+NAME: Final = r"^[a-z0-9][a-z0-9-]{0,39}$"
+"""What an Apache Kafka may be called."""
+_NAME: Final = re.compile(NAME.replace("$", r"\Z"))
 
 
 class Clusters:

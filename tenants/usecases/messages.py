@@ -92,6 +92,7 @@ class Messages:
         *,
         read_committed: bool,
         told: Callable[[Viewed], T],
+        is_download: bool = False,
     ) -> T:
         """Messages of a topic or one of its partitions, as `told` tells them in the reader's thread.
 
@@ -103,7 +104,10 @@ class Messages:
         leaders = _leaders(found, topic, partition)
         _check_size(asked, len(leaders))
         with self._views.one(caller.tenant, instance.id):
-            await self._audit_view(caller, instance, topic)
+            if is_download:  # what is taken away is told each time
+                await asyncio.to_thread(self._audit, caller, instance, "message.download", topic)
+            else:
+                await self._audit_view(caller, instance, topic)
             at_ms = epoch_ms() if begin.at_ms is None else begin.at_ms
             budget = Budget(cpu_ns)
             looks = await _looks(

@@ -97,7 +97,7 @@ def test_people_sign_in_and_the_password_remains(
             sign_in(page, port, "zoe+strangers")
             expect(page.get_by_text("no group of yours is let in here")).to_be_visible(timeout=60_000)
             page.goto("/?code=stolen&state=guessed")
-            expect(page.get_by_text("not begun in this browser")).to_be_visible()
+            expect(page.get_by_text("belongs to another sign-in")).to_be_visible()
         [member] = people.api("GET", "members", tenant="acme")["items"]
         assert (member["user"], member["role"], member["by_groups"]) == ("ann@acme", "developer", True)
     finally:

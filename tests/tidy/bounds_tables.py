@@ -152,6 +152,7 @@ CONSTANTS: Final[dict[str, tuple[str, ...]]] = {
         *("GROUPS_OF_INSTANCE_MAX", "GROUPS_MAX", "COMMITTED_OF_INSTANCE_MAX"),
         *("WITHIN_S", "WAIT_OF_TENANT_S"),
     ),
+    "tenants.api.message_downloads": ("LIMIT_MAX",),
     "tenants.usecases.messages": ("PARTITIONS_MAX", "VIEW_MS_MAX"),
     "wire.record_views": ("HEADERS_SEEN_MAX",),
     "tenants.store.idempotency": ("KEPT_MS", "KEYS_MAX_PER_TENANT", "ABANDONED_MS"),

@@ -386,6 +386,43 @@ def test_what_clients_wrote_is_seen(stack: Stack, instance: dict[str, Any], topi
     }
 
 
+def test_messages_are_downloaded(stack: Stack, instance: dict[str, Any], topic: str) -> None:
+    producer = _producer(instance)
+    for number in range(1_200):
+        producer.produce(
+            topic, value=f'{{"n": {number}}}', key="=1+1", partition=number % 2, headers=[("a", b"b")]
+        )
+    producer.produce(topic, value=b"\xff" * 9_000, partition=0)
+    assert producer.flush(20) == 0
+    path = f"{stack.console_url}/v1/instances/{instance['id']}/topics/{topic}/messages/download"
+    headers = {"Authorization": f"Bearer {stack.api_key}"}
+
+    def download(**params: Any) -> httpx.Response:
+        answer = httpx.get(path, params=params, headers=headers, timeout=30)
+        assert answer.status_code == 200, answer.text
+        return answer
+
+    first = download(limit=1000, offset=0)
+    assert first.headers["content-disposition"].startswith(f'attachment; filename="{topic}-')
+    rows = [json.loads(line) for line in first.text.splitlines()]
+    while "portico-next-cursor" in first.headers:
+        first = download(limit=1000, cursor=first.headers["portico-next-cursor"])
+        rows += [json.loads(line) for line in first.text.splitlines()]
+    numbers = [json.loads(one["value"])["n"] for one in rows if one["value_format"] == "json"]
+    assert sorted(numbers) == [*range(1_200)]
+    [odd] = [one for one in rows if one["value_format"] == "hex"]
+    assert (odd["value"], odd["value_is_cut"], odd["key"]) == ("ff" * 4096, True, None)
+    assert rows[0]["headers"] == [["a", "b"]]
+
+    table = download(format="csv", limit=3, json="@.n == 7").text.splitlines()
+    assert table[0].startswith("partition,offset,timestamp_ms,key_format,key,")
+    assert "'=1+1" in table[1] and '"{""n"": 7}"' in table[1] and len(table) == 2  # no spreadsheet's formula
+    assert httpx.get(path, params={"limit": 1000, "value_bytes": 10**6}, headers=headers).status_code == 422
+    assert httpx.get(path, params={"limit": 1001}, headers=headers).status_code == 422
+    log = stack.api("GET", "audit", limit=50)["items"]
+    assert sum(one["action"] == "message.download" and one["detail"] == topic for one in log) >= 3
+
+
 def test_only_what_was_committed_is_seen(stack: Stack, instance: dict[str, Any], topic: str) -> None:
     producer = _producer(instance, **{"transactional.id": f"x-{topic}"})
     producer.init_transactions(30)

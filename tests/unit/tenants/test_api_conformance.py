@@ -1,8 +1,13 @@
 """What the API answers is what its document says: schemathesis asks for everything, rightly and wrongly."""
 
 import asyncio
+import os
+import re
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import httpx
@@ -27,6 +32,17 @@ from .conftest import OPERATOR_KEY, ORDER, MasterServer
 
 CHECKS: Final = [status_code_conformance, content_type_conformance, response_schema_conformance]
 """503 is documented, since there is no broker here; 500 is documented nowhere."""
+EVERY_CHECK: Final = (
+    *("status_code_conformance", "content_type_conformance", "response_schema_conformance"),
+    *(
+        "negative_data_rejection",
+        "valid_requests_are_taken",
+        "unsupported_method",
+        "allow_header_conformance",
+    ),
+)
+HERE: Final = Path(__file__).parent
+ROOT: Final = HERE.parents[2]
 _ENDLESS: Final = r"/stream$"
 _KEY: Final = {"Authorization": f"Bearer {OPERATOR_KEY}"}
 
@@ -100,10 +116,49 @@ def conforms(url: str, examples: int) -> None:
     assert asked > 50
 
 
+def is_as_documented(url: str, directory: Path, *options: str) -> None:
+    """Nothing undocumented is answered, nothing valid refused, nothing else accepted, no method lacks in
+    `Allow`: each parameter and field by turns as documented, at its bounds, and otherwise."""
+    command = [
+        *(sys.executable, "-m", "schemathesis.cli", "--config-file", str(HERE / "schemathesis.toml")),
+        *("run", f"{url}/v1/openapi.json", "--header", f"Authorization: {_KEY['Authorization']}"),
+        *("--exclude-path-regex", _ENDLESS, "--phases", "coverage", "--continue-on-failure"),
+        *("--generation-deterministic", "--no-color", "--checks", ",".join(EVERY_CHECK), *options),
+    ]
+    environment = {**os.environ, "SCHEMATHESIS_HOOKS": "tests.unit.tenants.conformance_hooks"}
+    done = subprocess.run(
+        command, cwd=directory, env=environment | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout[-200_000:] + done.stderr[-2_000:]
+    generated = re.search(r"(\d+) generated", done.stdout)
+    assert generated is not None and int(generated[1]) > 100, done.stdout
+
+
 def test_a_few_requests_of_each_kind(console_url: str) -> None:
     conforms(console_url, 4)
+
+
+def test_some_operations_are_as_documented(console_url: str, tmp_path: Path) -> None:
+    is_as_documented(
+        console_url, tmp_path, "--include-path-regex", "^/v1/(group-roles|keys|clusters|tenants)"
+    )
+
+
+def test_allow_names_every_method_of_a_path(console_url: str) -> None:
+    paths = httpx.get(f"{console_url}/v1/openapi.json").json()["paths"]
+    for path, operations in paths.items():
+        said = {method.upper() for method in operations}
+        answer = httpx.options(console_url + re.sub(r"\{\w+\}", "x", path), headers=_KEY)
+        assert answer.status_code == 405, path
+        told = {one.strip() for one in answer.headers["allow"].split(",")}
+        assert told == said | ({"HEAD"} if "GET" in said else set()), path
 
 
 @pytest.mark.long
 def test_many_requests_of_each_kind(console_url: str) -> None:
     conforms(console_url, 150)
+
+
+@pytest.mark.long
+def test_every_operation_is_as_documented(console_url: str, tmp_path: Path) -> None:
+    is_as_documented(console_url, tmp_path)
