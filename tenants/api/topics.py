@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path
 
-from contracts.names import topic_name_fault
+from contracts.names import TOPIC_NAME_BYTES_MAX, topic_name_fault
 from tenants.api import topic_models, views
 from tenants.api.context import Asker, Found, Paging, Plane, after_key
 from tenants.api.versions import ContentVersion, ContentVersioned
@@ -18,7 +18,15 @@ from tenants.rules.offset_reset import Wish, wish_faults
 from tenants.rules.record_time import largest
 
 router = APIRouter(prefix="/v1/instances/{instance}", tags=["topics"])
-Topic = Annotated[str, Path(max_length=249, description="the name of the topic", examples=["orders"])]
+Topic = Annotated[
+    str,
+    Path(
+        max_length=249,
+        description="the name of the topic",
+        examples=["orders"],
+        json_schema_extra={"maxLength": TOPIC_NAME_BYTES_MAX},
+    ),
+]
 Group = Annotated[
     str, Path(min_length=1, max_length=1000, description="the id of the consumer group", examples=["billing"])
 ]

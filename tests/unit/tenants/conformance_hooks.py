@@ -9,7 +9,10 @@ from schemathesis import Case, CheckContext, HookContext, Response
 
 RULES: Final = (
     r"cursor: is not a next_cursor of this listing",
-    r"window_minutes: must be 0 for this kind",
+    r"^(window_minutes|threshold): must be \d+ for this kind",
+    r"^cron: is not five fields",
+    r"^(key|value|headers): is no hex",
+    r"^security: certificates are for TLS",
     r"until: must be a time to come, within 30 days",
     r"jwks: has no key that checks ",
     r"id: is not the id in the path",
