@@ -12,7 +12,7 @@ from tenants.backend.copy_groups import forget_transactions
 from tenants.backend.copy_links import Links
 from tenants.backend.copy_targets import CannotMove, remove
 from tenants.move_copy import Copy, check
-from tenants.rules.errors import NotFound, Refused
+from tenants.rules.errors import Conflict, NotFound, Refused
 from tenants.rules.model import Instance
 from tenants.rules.moves import HOLD_MAX_MS, Event, Move, Phase, copy_rate, is_nearly_there
 from tenants.store.engine import StoreFault
@@ -137,6 +137,8 @@ class Mover:
         links = [Links(await self._cluster_of(each), instance.id) for each in (instance.cluster_id, target)]
         try:
             await check(*links)
+        except CannotMove as refusal:
+            raise Conflict(refusal.detail) from refusal
         finally:
             for each in links:
                 each.close()
