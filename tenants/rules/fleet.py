@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
 from contracts.fleet import FleetOverview, FleetRow
 
@@ -35,7 +35,7 @@ class Picture:
     at_ms: int
     policy: str
     totals: Mapping[str, int]
-    rows: Mapping[str, Mapping[str, Any]]
+    rows: Mapping[str, Mapping[str, object]]
     """By instance id, of those on a wall."""
     walls: Mapping[str, list[str]]
     """Instance ids by order."""
@@ -97,7 +97,7 @@ def _totals(rows: list[FleetRow]) -> dict[str, int]:
     }
 
 
-def _told(row: FleetRow, tenant: str, name: str) -> dict[str, Any]:
+def _told(row: FleetRow, tenant: str, name: str) -> dict[str, object]:
     return {
         "name": name,
         "tenant": tenant,
@@ -119,7 +119,7 @@ def _rounded(value: int, digits: int = _DIGITS) -> int:
     return value if places <= 0 else round(value, -places)
 
 
-def whole(shown: Picture) -> dict[str, Any]:
+def whole(shown: Picture) -> dict[str, object]:
     """Everything, for who begins to look."""
     return {
         "whole": True,
@@ -132,7 +132,7 @@ def whole(shown: Picture) -> dict[str, Any]:
     }
 
 
-def changed(before: Picture, after: Picture) -> dict[str, Any]:
+def changed(before: Picture, after: Picture) -> dict[str, object]:
     """What is other than in the picture before; of a row its fields that are."""
     rows = {}
     for key, row in after.rows.items():

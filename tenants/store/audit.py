@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy import Connection, Select, func, insert, select
 
@@ -89,7 +89,7 @@ def page(connection: Connection, tenant: str | None, before_id: int | None, limi
     return _recorded(connection, query)
 
 
-def _recorded(connection: Connection, query: Select[Any]) -> list[Recorded]:
+def _recorded(connection: Connection, query: Select[tuple[object, ...]]) -> list[Recorded]:
     return [
         Recorded(
             row["id"],
