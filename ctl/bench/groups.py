@@ -8,7 +8,7 @@ import asyncio
 import itertools
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -70,7 +70,7 @@ async def new_member(connection: KafkaConnection, group: str, number: int, board
     """Of `group.protocol=consumer`."""
     shape = request_class(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1)
     known = {"group_id": group, "member_id": f"member-{number:04}"}
-    changed: dict[str, Any] = {"rebalance_timeout": _REBALANCE, "subscribed_topic_names": [_TOPIC]}
+    changed: dict[str, object] = {"rebalance_timeout": _REBALANCE, "subscribed_topic_names": [_TOPIC]}
     changed["topic_partitions"] = []
     epoch = count = 0
     while True:
@@ -179,7 +179,7 @@ async def _group(port: int, name: str, member: Member) -> AsyncIterator[Group]:
         await group.aclose()
 
 
-async def _rebalances(port: int, rounds: int) -> dict[str, Any]:
+async def _rebalances(port: int, rounds: int) -> dict[str, object]:
     """Both protocols in turns: all members begin together, and one more comes to a group that has settled."""
     together: dict[str, list[float]] = {protocol: [] for protocol in MEMBERS}
     one_more: dict[str, list[float]] = {protocol: [] for protocol in MEMBERS}
@@ -197,9 +197,9 @@ async def _rebalances(port: int, rounds: int) -> dict[str, Any]:
     }
 
 
-async def _heartbeats(server: servers.Server, members: int) -> dict[str, Any]:
+async def _heartbeats(server: servers.Server, members: int) -> dict[str, object]:
     """What a settled group costs the broker, in both protocols."""
-    found = {}
+    found: dict[str, object] = {}
     for protocol, member in MEMBERS.items():
         async with _group(server.port, f"settled-{protocol}", member) as group:
             settled_s = await group.joined_by(members)
@@ -223,7 +223,7 @@ def run(rounds: int, members: int, say: Say) -> dict[str, object]:
         servers.broker(Path(name)) as broker,
     ):
         load.create_topic(broker.port, _TOPIC, _PARTITIONS)
-        what: tuple[tuple[str, Callable[[], Any]], ...] = (
+        what: tuple[tuple[str, Callable[[], Coroutine[None, None, object]]], ...] = (
             (f"{_REBALANCED} members, {_PARTITIONS:,} partitions", lambda: _rebalances(broker.port, rounds)),
             (f"{members:,} members that have settled", lambda: _heartbeats(broker, members)),
         )

@@ -236,7 +236,7 @@ class Bench:
         self._data_dir = data_dir
         self._say = say
 
-    def turns(self, peers: Sequence[Peer], rounds: int) -> dict[str, Any]:
+    def turns(self, peers: Sequence[Peer], rounds: int) -> dict[str, object]:
         """All peers in turns, `rounds` times."""
         found: dict[str, dict[str, list[Turn]]] = {
             each.name: {phase: [] for phase in OFFERED} for each in peers
@@ -263,7 +263,7 @@ class Bench:
         answer.raise_for_status()
 
 
-def _figures(of_peer: dict[str, list[Turn]]) -> dict[str, Any]:
+def _figures(of_peer: dict[str, list[Turn]]) -> dict[str, object]:
     more, less = of_peer["more"], of_peer["less"]
     enough = LESS + _TRICKLE
     return {
@@ -333,7 +333,7 @@ def _theirs(directory: Path) -> Iterator[Endpoint]:
         yield bootstrap
 
 
-def run(rounds: int, say: Say) -> dict[str, Any]:
+def run(rounds: int, say: Say) -> dict[str, object]:
     """Both policies of ours and, where there is Java, Apache Kafka."""
     with tempfile.TemporaryDirectory(dir=servers.scratch_parent(_ROOM_BYTES)) as name, ExitStack() as running:
         directory = Path(name)

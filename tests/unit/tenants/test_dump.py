@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from sqlalchemy import JSON, BigInteger, Boolean, Column, Float, Integer, LargeBinary, Table, insert, select
 
+from contracts.client_metrics import MetricsSubscription
 from contracts.injected_faults import InjectedFault
 from contracts.oauth import OauthSpec
 from contracts.specs import Limits
@@ -32,6 +33,7 @@ _PARTICULAR: Final[dict[str, dict[str, Any]]] = {
         "users": msgspec.to_builtins([KafkaUser(name="ü", credentials=())]),
         "oauth": msgspec.to_builtins(OauthSpec(issuer="ü", audience="a", keys='{"keys":[]}')),
         "acls": [[2, 3, "ü", "User:ü", "*", 3, 3]],
+        "metric_subscriptions": msgspec.to_builtins([MetricsSubscription(name="ü", interval_ms=1000)]),
     },
     "ports": {"security_protocol": "sasl_ssl"},
     "injected_faults": {
