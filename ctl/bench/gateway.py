@@ -5,10 +5,10 @@ Direct, through the gateway, through a bare relay, interleaved: prebuilt frames 
 
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 from uuid import UUID
 
 from ctl.bench import librdkafka, load, servers
@@ -32,7 +32,7 @@ _CONNECT_S: Final = 1.0
 
 Say = Callable[[str], None]
 T = TypeVar("T")
-Case: TypeAlias = Callable[["Bench", int], dict[str, Any]]
+Case: TypeAlias = Callable[["Bench", int], Mapping[str, object]]
 """What is measured, in so many rounds."""
 
 
@@ -134,7 +134,7 @@ def _interleaved(peers: Sequence[str], rounds: int, measure: Callable[[str], T])
 def _costs(measure: Callable[..., Cost], peers: Sequence[str], *how: str | int) -> Case:
     """A case: speed and CPU of every peer."""
 
-    def case(bench: Bench, rounds: int) -> dict[str, Any]:
+    def case(bench: Bench, rounds: int) -> dict[str, object]:
         taken = _interleaved(peers, rounds, lambda peer: measure(bench, peer, *how))
         return {
             peer: {
@@ -159,7 +159,7 @@ def _of_versions(
 ) -> Case:
     """A case: what the newest version of an API costs beside the old one, through the gateway, in turns."""
 
-    def case(bench: Bench, rounds: int) -> dict[str, Any]:
+    def case(bench: Bench, rounds: int) -> dict[str, object]:
         by_id = load.topic_id(bench.stack.gateway.port, name)
         topics: dict[str, str | UUID] = dict(zip(map(str, versions), (name, by_id), strict=True))
 
@@ -169,7 +169,7 @@ def _of_versions(
             return _Versions(*(watch.cost(carried) for watch in watches))
 
         taken = _interleaved(list(topics), rounds, measure)
-        found: dict[str, Any] = {}
+        found: dict[str, object] = {}
         for process in _Versions._fields:
             used = {
                 version: [getattr(one, process).cpu_s_per_gb for one in costs]
@@ -229,7 +229,7 @@ def _client_latencies_ms(bench: Bench, peer: str) -> list[float]:
 def _latency(measure: Callable[[Bench, str], list[float]], peers: Sequence[str]) -> Case:
     """A case: how long one message at a time takes until it is acknowledged."""
 
-    def case(bench: Bench, rounds: int) -> dict[str, Any]:
+    def case(bench: Bench, rounds: int) -> dict[str, object]:
         taken = _interleaved(peers, rounds, lambda peer: measure(bench, peer))
         return {
             peer: {
@@ -291,9 +291,9 @@ CASES: Final[dict[str, Case]] = {
 
 def run(
     rounds: int, megabytes: int, say: Say, *, only: Sequence[str], arguments: Sequence[str] = ()
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The cases of these names; see `report.py` for the table. `arguments` are more of `portico up`."""
-    results: dict[str, Any] = {}
+    results: dict[str, object] = {}
     with tempfile.TemporaryDirectory(dir=servers.scratch_parent(12 * 10**9)) as name, ExitStack() as stack:
         bench = Bench(Path(name), stack, megabytes, arguments)
         for case in only:

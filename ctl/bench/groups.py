@@ -62,7 +62,9 @@ class Board:
 class Member(Protocol):
     """One client until it is cancelled."""
 
-    def __call__(self, connection: KafkaConnection, group: str, number: int, board: Board) -> Any:
+    def __call__(
+        self, connection: KafkaConnection, group: str, number: int, board: Board
+    ) -> Coroutine[None, None, None]:
         """Join and stay."""
 
 
