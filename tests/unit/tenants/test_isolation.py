@@ -39,6 +39,8 @@ _OPERATORS = {
     "/v1/deleted-instances/{instance}/purge",
     "/v1/absent-instances/{instance}/adopt",
     "/v1/absent-instances/{instance}/discard",
+    "/v1/instances/{instance}/move",
+    "/v1/instances/{instance}/move/old-copy",
 }
 """Forbidden to all others, whatever they name."""
 
