@@ -19,10 +19,19 @@ _NUMBER: Final = re.compile(r"\d[\d,.]*(?![\d.]*:)")
 """How cells that are compared by size begin; addresses are none."""
 
 
-def terminal(*, stderr: bool = False) -> Terminal:
-    """Where people read. What goes into a pipe or a file is not folded: lines are found again there."""
+def terminal(*, stderr: bool = False, markup: bool = False) -> Terminal:
+    """Where people read. What goes into a pipe or a file is not folded: lines are found again there.
+
+    `markup`: colours by `[green]`, where all that others have named is escaped. A group may be called `[/]`.
+    """
     is_screen = (sys.stderr if stderr else sys.stdout).isatty()
-    return Terminal(stderr=stderr, highlight=False, width=None if is_screen else _UNFOLDED_COLUMNS)
+    width = None if is_screen else _UNFOLDED_COLUMNS
+    return Terminal(stderr=stderr, highlight=False, width=width, markup=markup, emoji=False)
+
+
+def shown(cell: object) -> str:
+    """As text that moves no cursor and rings no bell: names are their tenants' to choose."""
+    return "".join(each if each.isprintable() or each == "\n" else repr(each)[1:-1] for each in str(cell))
 
 
 def print_json(value: Any) -> None:
@@ -34,7 +43,7 @@ def print_json(value: Any) -> None:
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str) -> None:
     """A table; numbers to the right. `empty` is said when there is no row."""
     screen = terminal()
-    lines = [[str(cell) for cell in row] for row in rows]
+    lines = [[shown(cell) for cell in row] for row in rows]
     if not lines:
         screen.print(empty)
         return
@@ -74,7 +83,7 @@ def _print_whole(screen: Terminal, table: Table, widths: Sequence[int]) -> None:
 def print_facts(facts: Iterable[tuple[str, object]]) -> None:
     """Name and value pairs, one a line."""
     screen = terminal()
-    lines = [[name, str(value)] for name, value in facts]
+    lines = [[name, shown(value)] for name, value in facts]
     if not lines:
         return
     widths = _widths(lines, screen.width)

@@ -14,9 +14,10 @@ if TYPE_CHECKING:
 
 def demo(console: TenantConsole) -> int:
     """Show mapping, limits, blocking and the whitelist on a running stack, with standard clients."""
+    from rich.markup import escape
     from rich.table import Table
 
-    screen = terminal()
+    screen = terminal(markup=True)
     table = Table(title="What you saw", show_lines=False)
     for column in ("promise", "seen", ""):
         table.add_column(column, overflow="fold")
@@ -24,8 +25,8 @@ def demo(console: TenantConsole) -> int:
     screen.print(f"Watch it at [bold]{console.url}[/] while it runs (about a minute).")
     for seen in _acts(console):
         mark = "[green]kept[/]" if seen.kept else "[red]NOT kept[/]"
-        screen.print(f"{mark}  {seen.promise}: {seen.seen}", soft_wrap=True)
-        table.add_row(seen.promise, seen.seen, mark)
+        screen.print(f"{mark}  {seen.promise}: {escape(seen.seen)}", soft_wrap=True)
+        table.add_row(seen.promise, escape(seen.seen), mark)
         all_kept = all_kept and seen.kept
     screen.print(table)
     if not all_kept:

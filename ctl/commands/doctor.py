@@ -79,7 +79,7 @@ def _show(findings: Iterable[Finding]) -> None:
     for finding in findings:
         advice = f" - {finding.advice}" if finding.advice else ""
         said = escape(f"{finding.subject}: {finding.found}{advice}")
-        terminal().print(f"{_MARKS[finding.level]} {said}")
+        terminal(markup=True).print(f"{_MARKS[finding.level]} {said}")
 
 
 def _machine(data_dir: Path) -> Iterator[Finding]:

@@ -112,7 +112,7 @@ def _one(name: str, chosen: "Drill", site: "Site", times: "Times") -> Answer:
     from ctl.drills.run import run
     from ctl.drills.timeline import Timeline
 
-    aside = terminal(stderr=True)
+    aside = terminal(stderr=True, markup=True)
 
     def show_entry(entry: "Entry") -> None:
         aside.print(f"{entry.at_s:7.1f} s  {entry.kind:8}{escape(entry.text)}", soft_wrap=True)
@@ -120,7 +120,7 @@ def _one(name: str, chosen: "Drill", site: "Site", times: "Times") -> Answer:
     def show_checks() -> None:
         for check in checks:
             mark = "[green]holds[/]         " if check.holds else "[red]DOES NOT HOLD[/] "
-            terminal().print(f"  {mark}{check.what}: {escape(check.found)}", soft_wrap=True)
+            terminal(markup=True).print(f"  {mark}{check.what}: {escape(check.found)}", soft_wrap=True)
         terminal().print(f"verdict: {'passed' if passed else 'failed'}\n")
 
     aside.print(f"[bold]{name}[/]: {chosen.what}  ({chosen.runbook})")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
+from rich.markup import escape
 
 from contracts.units import counted
 from ctl.console_client import Console
@@ -38,7 +39,7 @@ def demo(
     from ctl.demo.pipeline_place import TENANT, DemoPlace
     from ctl.stack.own_stack import running_stack
 
-    screen, started, kept = terminal(), time.monotonic(), True
+    screen, started, kept = terminal(markup=True), time.monotonic(), True
     if clean:
         with Console.of(data_dir, TENANT) as console:
             removed = DemoPlace(console, data_dir).clean()
@@ -56,11 +57,11 @@ def demo(
         screen.print(f"Watch it at [bold]{console.url}[/] while it runs (two to three minutes).")
         for seen in _acts(console, data_dir, session.get, pictures):
             mark = "[green]kept[/]" if seen.kept else "[red]NOT kept[/]"
-            screen.print(f"{mark}  {seen.promise}: {seen.seen}", soft_wrap=True)
+            screen.print(f"{mark}  {seen.promise}: {escape(seen.seen)}", soft_wrap=True)
             kept = kept and seen.kept
         screen.print(f"\nAll in {time.monotonic() - started:.0f} s. Pictures and the day's report:")
         for path in pictures:
-            screen.print(f"  {path}", soft_wrap=True)
+            screen.print(f"  {escape(str(path))}", soft_wrap=True)
         _tell_where(console, own, data_dir)
     if not kept:
         raise CommandError("not every promise was kept: see above")

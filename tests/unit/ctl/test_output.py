@@ -87,3 +87,14 @@ def test_processes_are_named_shortly() -> None:
     assert named(["control"]) == "control"
     assert named(["gateway-0", "broker-1", "control"]) == "broker-1, control and gateway-0"
     assert named([f"gateway-{n}" for n in range(12)]) == "12 of gateway-0 to gateway-11"
+
+
+@pytest.mark.parametrize("name", ["[/]", "[/PATH]", "[red]x[/red]", ":warning:", "\x1b[2J\x07", "a\u202eb"])
+def test_a_name_is_text_and_moves_no_cursor(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A tenant's group, which an operator lists."""
+    output.print_table(["GROUP", "STATE"], [[name, "Stable"]], empty="")
+    output.print_facts([("group", name)])
+    output.terminal().print(f"group {output.shown(name)}")
+    told = capsys.readouterr().out
+    assert told.isascii() and all(each.isprintable() for each in told.replace("\n", ""))
+    assert told.count(name if name.isprintable() else repr(name)[1:-1]) == 3
