@@ -33,8 +33,11 @@ RECORD: Final = b"nobody else reads this record"
 WALK: Final = sorted(SERVED)
 NOBODY: Final = f"i{'z' * 11}"
 """An instance that is not there."""
-UNLIKE: Final = {"throttle_time_ms", "member_id", "producer_id", "session_id", "timestamp", "auth_bytes"}
-"""Fields of answers that differ from call to call, whoever is asked about."""
+UNLIKE: Final = {
+    *("throttle_time_ms", "member_id", "producer_id", "session_id", "timestamp", "auth_bytes"),
+    "subscription_id",
+}
+"""Fields of answers that differ from call to call, whoever is asked about; the last by the id of a client."""
 ASKED_FOR_ALL: Final = {
     ApiKey.PRODUCE: {"acks": 1},
     ApiKey.LIST_OFFSETS: {"replica_id": -1},
