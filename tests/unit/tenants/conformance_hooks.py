@@ -19,6 +19,7 @@ RULES: Final = (
     r"instance_id: there is no such instance",
     r"role: operators and admins belong to tenant 'default'",
     r"is not an address or CIDR such as",
+    r"^bootstrap: .* is not HOST:PORT",
     r"^url: must begin with https",
     r"job: of this one is ",
     r"security: a SASL mechanism and a user go together",
