@@ -304,10 +304,10 @@ def test_messages_are_seen_filtered_followed_and_sent(page: Page) -> None:
     page.get_by_role("button", name="Older").click()
     expect(page.get_by_role("status").filter(has_text="61 messages shown")).to_be_visible()
 
-    page.get_by_label("JSON").fill("@.number >")
+    page.get_by_role("textbox", name="JSON").fill("@.number >")
     page.get_by_role("button", name="Show", exact=True).click()
     expect(page.get_by_text("is no RFC 9535 expression")).to_be_visible()
-    page.get_by_label("JSON").fill("@.number > 57")
+    page.get_by_role("textbox", name="JSON").fill("@.number > 57")
     page.keyboard.press("Enter")
     expect(rows).to_have_count(2)
     page.get_by_role("button", name="Follow").click()
