@@ -24,9 +24,10 @@ from tenants.backend.copy_groups import (
     skip_producer_ids,
     transactions,
 )
-from tenants.backend.copy_links import Layout, Links, Stored, TopicPartition, tail
+from tenants.backend.copy_links import Layout, Links, Stored, tail
 from tenants.backend.copy_targets import CannotMove, Target, config_faults, gap, remove, target_of
 from tenants.backend.producer_ids import burn_producer_ids
+from tenants.backend.topics import TopicPartition
 from tenants.rules.errors import Conflict, Unavailable
 from tenants.rules.model import Instance
 from tenants.rules.moves import PRODUCER_IDS_AHEAD, copy_rate, plan_topics

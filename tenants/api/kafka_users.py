@@ -21,6 +21,17 @@ _SUPERUSER = "whether it may do everything, whatever ACLs say, and make ACLs by 
 _PASSWORD = "8 to 256 characters of ASCII; null: one is drawn, and is in the answer"
 
 
+Password = Annotated[
+    str | None,
+    Field(
+        max_length=1024,
+        description=_PASSWORD,
+        examples=[None],
+        json_schema_extra={"pattern": "^[ -~]{8,256}$"},
+    ),
+]
+
+
 class KafkaUserCreate(RequestModel):
     """POST .../users."""
 
@@ -29,13 +40,7 @@ class KafkaUserCreate(RequestModel):
         examples=["orders-app"],
         json_schema_extra={"pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"},
     )
-    password: str | None = Field(
-        default=None,
-        max_length=1024,
-        description=_PASSWORD,
-        examples=[None],
-        json_schema_extra={"pattern": "^[ -~]{8,256}$"},
-    )
+    password: Password = None
     superuser: bool = Field(default=False, description=_SUPERUSER)
 
 
@@ -48,13 +53,7 @@ class KafkaUserChange(RequestModel):
 class KafkaUserPassword(RequestModel):
     """POST .../users/{user}/password."""
 
-    password: str | None = Field(
-        default=None,
-        max_length=1024,
-        description=_PASSWORD,
-        examples=[None],
-        json_schema_extra={"pattern": "^[ -~]{8,256}$"},
-    )
+    password: Password = None
 
 
 class KafkaUserView(ViewModel):

@@ -15,19 +15,16 @@ from kio.schema.errors import ErrorCode
 from kio.schema.find_coordinator.v2.request import FindCoordinatorRequest
 from kio.schema.init_producer_id.v4.request import InitProducerIdRequest
 from kio.schema.list_transactions.v0.request import ListTransactionsRequest
-from kio.schema.offset_commit.v5.request import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from kio.schema.types import GroupId, TopicName, TransactionalId
-from kio.static.primitive import i8, i32, i64
+from kio.schema.types import GroupId, TransactionalId
+from kio.static.primitive import i8
 
 from contracts.adoption import AdoptProducerIds, AdoptTransaction
 from contracts.names import physical_name, tenant_name
 from contracts.specs import Engine
 from tenants.backend import groups
-from tenants.backend.copy_links import Links, TopicPartition
+from tenants.backend.copy_links import Links
+from tenants.backend.groups import Committed
+from tenants.backend.topics import TopicPartition
 from tenants.rules.errors import NotFound, Unavailable
 from tenants.rules.moves import PRODUCER_IDS_AHEAD
 from wire.codec import duration, milliseconds
@@ -45,9 +42,6 @@ _AGAIN: Final = (
 _OFFSETS_TOPIC: Final = "__consumer_offsets"
 _ENDING: Final = ("PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 _OPEN: Final = "Ongoing"
-
-Committed = dict[TopicPartition, tuple[int, str | None]]
-"""Offset and metadata."""
 
 
 async def _side_by_side(work: Iterable[Callable[[], Awaitable[None]]]) -> None:
@@ -112,25 +106,8 @@ class GroupCopy:
 
     async def _commit(self, name: str, committed: Committed) -> None:
         target, instance_id = self._target, self._target.instance_id
-        by_topic: dict[str, list[OffsetCommitRequestPartition]] = {}
-        for (topic, index), (offset, metadata) in committed.items():
-            by_topic.setdefault(topic, []).append(
-                OffsetCommitRequestPartition(
-                    partition_index=i32(index), committed_offset=i64(offset), committed_metadata=metadata
-                )
-            )
         group_id = GroupId(physical_name(instance_id, name))
-        request = OffsetCommitRequest(
-            group_id=group_id,
-            generation_id_or_member_epoch=i32(-1),
-            member_id="",
-            topics=tuple(
-                OffsetCommitRequestTopic(
-                    name=TopicName(physical_name(instance_id, topic)), partitions=tuple(partitions)
-                )
-                for topic, partitions in by_topic.items()
-            ),
-        )
+        request = groups.commit_of(instance_id, group_id, committed)
         codes: set[ErrorCode] = set()
         for _ in range(_TRIES):
             coordinator = await groups.coordinator_of(target.cluster, group_id)

@@ -18,6 +18,7 @@ from contracts.adoption import ADOPT_KEY, Adopted, Adoption
 from contracts.names import physical_name, tenant_name
 from runtime.kafka_client import KafkaConnection, KafkaUnavailable
 from tenants.backend.cluster import Cluster
+from tenants.backend.topics import TopicPartition
 from tenants.rules.errors import Unavailable
 from tenants.rules.moves import Topic
 from wire.batch import HEADER_SIZE, BatchHeader, parse_header
@@ -29,9 +30,6 @@ PARTITION_BYTES: Final = 1024 * 1024
 """Fetched of a partition at once, but for a batch that is larger."""
 _ANSWER_BYTES: Final = 4 * 1024 * 1024
 _ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
-
-TopicPartition = tuple[str, int]
-"""A tenant's topic name and a partition."""
 
 
 class Layout(NamedTuple):

@@ -13,7 +13,8 @@ from contracts.adoption import PARTITIONS_MAX, Adopted, AdoptRecords, AdoptTopic
 from contracts.names import physical_name
 from contracts.specs import Engine
 from tenants.backend import topics
-from tenants.backend.copy_links import Layout, Links, Stored, TopicPartition
+from tenants.backend.copy_links import Layout, Links, Stored
+from tenants.backend.topics import TopicPartition
 from tenants.rules.errors import Conflict, NotFound, Unavailable
 from tenants.rules.moves import EPOCHS_AHEAD, Topic
 from wire.codec import duration

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
@@ -11,6 +12,11 @@ from kio.schema.describe_groups.v4.response import DescribedGroup, DescribedGrou
 from kio.schema.errors import ErrorCode
 from kio.schema.find_coordinator.v2.request import FindCoordinatorRequest
 from kio.schema.list_groups.v4.request import ListGroupsRequest
+from kio.schema.offset_commit.v5.request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from kio.schema.offset_delete.v0.request import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
@@ -18,7 +24,7 @@ from kio.schema.offset_delete.v0.request import (
 )
 from kio.schema.offset_fetch.v5.request import OffsetFetchRequest
 from kio.schema.types import GroupId, TopicName
-from kio.static.primitive import i8, i32
+from kio.static.primitive import i8, i32, i64
 
 from contracts.names import owner_of, physical_name, tenant_name
 from tenants.backend import topics
@@ -193,6 +199,32 @@ async def committed_offsets(
     """What a group has committed. Raises: Unavailable."""
     found = await committed_with_metadata(cluster, instance_id, group_id, coordinator)
     return {key: offset for key, (offset, _) in found.items()}
+
+
+Committed = Mapping[TopicPartition, tuple[int, str | None]]
+"""Offset and metadata, by the tenant's names."""
+
+
+def commit_of(instance_id: str, group_id: GroupId, committed: Committed) -> OffsetCommitRequest:
+    """The request that commits offsets in the name of a group without members."""
+    by_topic: dict[str, list[OffsetCommitRequestPartition]] = {}
+    for (topic, index), (offset, metadata) in committed.items():
+        by_topic.setdefault(topic, []).append(
+            OffsetCommitRequestPartition(
+                partition_index=i32(index), committed_offset=i64(offset), committed_metadata=metadata
+            )
+        )
+    return OffsetCommitRequest(
+        group_id=group_id,
+        generation_id_or_member_epoch=i32(-1),
+        member_id="",
+        topics=tuple(
+            OffsetCommitRequestTopic(
+                name=TopicName(physical_name(instance_id, topic)), partitions=tuple(partitions)
+            )
+            for topic, partitions in by_topic.items()
+        ),
+    )
 
 
 async def committed_with_metadata(

@@ -5,13 +5,8 @@ from typing import Final
 
 from kio.schema.describe_groups.v4.request import DescribeGroupsRequest
 from kio.schema.errors import ErrorCode
-from kio.schema.offset_commit.v5.request import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from kio.schema.types import GroupId, TopicName
-from kio.static.primitive import i32, i64
+from kio.schema.types import GroupId
+from kio.static.primitive import i64
 
 from contracts.names import physical_name
 from tenants.backend import groups, topics
@@ -85,29 +80,12 @@ async def _leaders(
 async def commit(cluster: Cluster, instance_id: str, name: str, planned: Sequence[Planned]) -> None:
     """Commit the new offsets in the name of a group without members. Raises: Conflict, Unavailable."""
     group_id = GroupId(physical_name(instance_id, name))
-    partitions: dict[str, list[OffsetCommitRequestPartition]] = {}
-    for one in planned:
-        if one.new_offset is not None:
-            partitions.setdefault(one.topic, []).append(
-                OffsetCommitRequestPartition(
-                    partition_index=i32(one.partition),
-                    committed_offset=i64(one.new_offset),
-                    committed_metadata="",
-                )
-            )
-    if not partitions:
+    committed = {
+        (one.topic, one.partition): (one.new_offset, "") for one in planned if one.new_offset is not None
+    }
+    if not committed:
         return
-    request = OffsetCommitRequest(
-        group_id=group_id,
-        generation_id_or_member_epoch=i32(-1),
-        member_id="",
-        topics=tuple(
-            OffsetCommitRequestTopic(
-                name=TopicName(physical_name(instance_id, topic)), partitions=tuple(entries)
-            )
-            for topic, entries in partitions.items()
-        ),
-    )
+    request = groups.commit_of(instance_id, group_id, committed)
     coordinator = await groups.coordinator_of(cluster, group_id)
     answer = await cluster.ask(request, coordinator, read_only=False)
     codes = {one.error_code for topic in answer.topics for one in topic.partitions} - {ErrorCode.none}

@@ -115,15 +115,21 @@ class Series:
                 for owner, steps in some
                 if (found := _gathered(steps))
             ]
-            with self._store.write() as connection:
-                if not office.holds(connection):
-                    return False
-                rows.put_blocks(connection, made)
-            self._pause(_PAUSE_S)
+            if not self._put(office, made):
+                return False
         with self._store.write() as connection:
             if not office.holds(connection):
                 return False
             rows.forget_steps(connection, end_ms)
+        return True
+
+    def _put(self, office: Office, made: list[Row]) -> bool:
+        """Write some blocks and let others have the database; whether this process may."""
+        with self._store.write() as connection:
+            if not office.holds(connection):
+                return False
+            rows.put_blocks(connection, made)
+        self._pause(_PAUSE_S)
         return True
 
     def _coarsen(self, office: Office, now_ms: int) -> bool:
@@ -137,12 +143,8 @@ class Series:
             owners = rows.owners(connection, STEP_MS, start_ms, start_ms + COARSE_BLOCK_MS)
         left = iter(owners)
         while some := list(islice(left, _COARSE_AT_ONCE)):
-            made = self._coarse(some, start_ms)
-            with self._store.write() as connection:
-                if not office.holds(connection):
-                    return False
-                rows.put_blocks(connection, made)
-            self._pause(_PAUSE_S)
+            if not self._put(office, self._coarse(some, start_ms)):
+                return False
         with self._store.write() as connection:
             if not office.holds(connection):
                 return False
