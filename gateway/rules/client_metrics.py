@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 from zlib import crc32
 
+import msgspec
 from kio.schema.errors import ErrorCode
 
 from contracts.client_metrics import (
@@ -310,7 +311,7 @@ class ClientMetrics:
         taken = []
         for client_instance_id in list(self._waiting)[:most]:
             came_ms, report = self._waiting.pop(client_instance_id)
-            taken.append(_aged(report, now_ms - came_ms))
+            taken.append(msgspec.structs.replace(report, age_ms=now_ms - came_ms))
         return tuple(taken)
 
     def _client(self, client_instance_id: UUID, who: Who, now_ms: int) -> _Client:
@@ -342,11 +343,6 @@ class ClientMetrics:
             metrics,
             interval_ms,
         )
-
-
-def _aged(report: ClientReport, age_ms: int) -> ClientReport:
-    fields = {name: getattr(report, name) for name in report.__struct_fields__}
-    return ClientReport(**fields | {"age_ms": age_ms})
 
 
 def _is_meant(one: MetricsSubscription, client_instance_id: UUID, who: Who) -> bool:
