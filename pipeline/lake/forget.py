@@ -6,13 +6,13 @@ same until all is done. No commit, name or note says a key: rows are told by the
 """
 
 import uuid
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -40,7 +40,6 @@ LAKE_KIND: Final = "lake"
 _HOLDER: Final = f"portico pipeline {JOB}"
 _LEASE_WAIT_S: Final = 60.0
 _MAINTENANCE: Final = "maintenance"
-_PLAIN: Final = frozenset(LAKE_OPAQUE)
 
 IsMeant = Callable[[pa.Table], Bools]
 """Which rows go."""
@@ -78,53 +77,56 @@ def forget(
     """
     assert keys, "somebody is named"
     with _held(layout, lake), staging_area(layout.staging) as area:
+        of_keys = _of_keys(keys)
+        in_lake = _look(lake.path, of_keys)
+        offsets = _offsets(in_lake)
+        meant = {
+            DECODED_KIND: _of_offsets(offsets, "_partition", "_offset"),
+            DEAD_KIND: _either(of_keys, _of_offsets(offsets, "partition", "offset")),
+            LAKE_KIND: of_keys,
+        }
         paths = {
             kind: path for kind, path in _paths(layout, lake).items() if DeltaTable.is_deltatable(str(path))
         }
-        of_keys = _of_keys(keys)
-        offsets = _matching(lake.path, of_keys)
-        meant = {
-            LAKE_KIND: of_keys,
-            DECODED_KIND: _of_offsets(offsets, "_partition", "_offset"),
-            DEAD_KIND: _either(of_keys, _of_offsets(offsets, "partition", "offset")),
-        }
         progress.planned(len(paths), "tables")
         result = ForgetResult(lake, uuid.uuid4().hex)
-        if only_look:
-            counts = {kind: _count(path, meant[kind]) for kind, path in paths.items()}
-            result.tables = tuple(
-                _row(result, kind, 0, len(keys), now_ms, rows) for kind, rows in counts.items()
-            )
-            return result
         done = []
-        for number, kind in enumerate(
-            [each for each in (DECODED_KIND, DEAD_KIND, LAKE_KIND) if each in paths], 1
-        ):
-            if kind == LAKE_KIND and offsets:
-                note_offsets(layout, lake, result.run, offsets, now_ms)
-            gone = _take_out(paths[kind], meant[kind], area, result.run, now_ms)
-            done.append((kind, gone, _sweep(paths[kind])))
-            progress.done(number)
-        result.tables = tuple(
-            _row(
-                result,
-                kind,
-                _must_be_gone(paths[kind], meant[kind]),
-                len(keys),
-                now_ms,
-                gone.rows,
-                gone.files,
-                deleted,
+        for number, (kind, path) in enumerate(paths.items(), 1):
+            found = in_lake if kind == LAKE_KIND else _look(path, meant[kind])
+            deleted = 0
+            if not only_look:
+                if kind == LAKE_KIND and offsets:
+                    note_offsets(layout, lake, result.run, offsets, now_ms)
+                _take_out(path, found, meant[kind], area, result.run, now_ms)
+                deleted = _sweep(path)
+                progress.done(number)
+            done.append(
+                LakeForgetRow(
+                    run=result.run,
+                    forgotten_at_ms=now_ms,
+                    instance_id=lake.instance_id,
+                    topic=lake.topic,
+                    topic_id=lake.topic_id,
+                    kind=kind,
+                    keys=len(keys),
+                    rows=found.rows,
+                    files_rewritten=0 if only_look else len(found.files),
+                    files_deleted=deleted,
+                    version=0,
+                )
             )
-            for kind, gone, deleted in done
-        )
-        result.proof = note_proof(layout, result.tables)
+        if not only_look:
+            looked_at = {kind: _must_be_gone(path, meant[kind]) for kind, path in paths.items()}
+            done = [msgspec.structs.replace(row, version=looked_at[row.kind]) for row in done]
+            result.proof = note_proof(layout, done)
+        result.tables = tuple(done)
         return result
 
 
 def _paths(layout: PipelineLayout, lake: LakeTable) -> dict[str, Path]:
+    """In the order in which they are cleaned."""
     derived = {kind: lake.derived(layout, kind) for kind in (DECODED_KIND, DEAD_KIND)}
-    return {LAKE_KIND: lake.path} | derived
+    return derived | {LAKE_KIND: lake.path}
 
 
 @contextmanager
@@ -166,17 +168,37 @@ def _either(one: IsMeant, other: IsMeant) -> IsMeant:
     return lambda rows: one(rows) | other(rows)
 
 
-_COLUMNS: Final = ("partition", "offset", "key", "_partition", "_offset")
+class _Found(NamedTuple):
+    """Rows that are meant, in one version of a table."""
+
+    version: int
+    files: dict[Path, list[pa.Table]]
+    """Where they are, by file."""
+
+    @property
+    def rows(self) -> int:
+        """How many."""
+        return sum(rows.num_rows for found in self.files.values() for rows in found)
 
 
-def _scanned(path: Path) -> Iterator[tuple[Path, pa.Table]]:
-    """What tells rows apart, of every row group of the newest version."""
-    for told in log_files(DeltaTable(str(path))):
+_PLACE: Final = ("partition", "offset", "_partition", "_offset")
+
+
+def _look(path: Path, is_meant: IsMeant) -> _Found:
+    """Read every row group of the newest version, of what tells rows apart. Raises: PipelineError."""
+    table = DeltaTable(str(path))
+    files: dict[Path, list[pa.Table]] = {}
+    for told in log_files(table):
         place = _must_be_there(path, told)
         with pq.ParquetFile(place) as file:
-            columns = [name for name in _COLUMNS if name in file.schema_arrow.names]
+            where = [name for name in _PLACE if name in file.schema_arrow.names]
+            keys = [name for name in ("key",) if name in file.schema_arrow.names]
             for group in range(file.num_row_groups):
-                yield place, file.read_row_group(group, columns)
+                rows = file.read_row_group(group, [*where, *keys])
+                found = rows.filter(pa.array(is_meant(rows))).select(where)
+                if found.num_rows:
+                    files.setdefault(place, []).append(found)
+    return _Found(int(table.version()), files)
 
 
 def _must_be_there(path: Path, told: Mapping[str, object]) -> Path:
@@ -189,44 +211,27 @@ def _must_be_there(path: Path, told: Mapping[str, object]) -> Path:
     return place
 
 
-def _matching(path: Path, is_meant: IsMeant) -> dict[int, Ranges]:
-    found: dict[int, list[Ints]] = {}
-    for _, rows in _scanned(path):
-        mask = is_meant(rows)
-        if mask.any():
-            partitions = rows.column("partition").to_numpy()[mask]
-            offsets = rows.column("offset").to_numpy()[mask].astype(np.int64)
-            for each in np.unique(partitions):
-                found.setdefault(int(each), []).append(offsets[partitions == each])
-    return {partition: as_ranges(np.concatenate(parts)) for partition, parts in found.items()}
+def _offsets(found: _Found) -> dict[int, Ranges]:
+    by_partition: dict[int, list[Ints]] = {}
+    for rows in (each for several in found.files.values() for each in several):
+        partitions, offsets = (rows.column(name).to_numpy() for name in ("partition", "offset"))
+        for each in np.unique(partitions):
+            by_partition.setdefault(int(each), []).append(offsets[partitions == each])
+    return {partition: as_ranges(np.concatenate(parts)) for partition, parts in by_partition.items()}
 
 
-def _count(path: Path, is_meant: IsMeant) -> int:
-    return sum(int(is_meant(rows).sum()) for _, rows in _scanned(path))
-
-
-@dataclass(frozen=True)
-class _Gone:
-    files: int
-    rows: int
-
-
-def _take_out(path: Path, is_meant: IsMeant, area: Path, run: str, now_ms: int) -> _Gone:
+def _take_out(path: Path, found: _Found, is_meant: IsMeant, area: Path, run: str, now_ms: int) -> None:
     """Rewrite the files that have such rows, in one commit."""
-    table = DeltaTable(str(path))
+    table = DeltaTable(str(path), version=found.version)
     check_protocol(table)
     files = {file_path(path, {"path": each.path}): each for each in data_files(table)}
-    touched: Counter[Path] = Counter()
-    for place, rows in _scanned(path):
-        touched[place] += int(is_meant(rows).sum())
-    hit = {place: count for place, count in touched.items() if count}
     actions: list[dict[str, object]] = []
-    for place, count in hit.items():
+    for place, rows in found.files.items():
+        count = sum(each.num_rows for each in rows)
         actions += _replaced(path, place, files[place], count, is_meant, area, now_ms)
     if actions:
-        document = {"job": JOB, "run": run, "files": len(hit), "rows": sum(hit.values())}
-        commit(path, int(table.version()), actions, "DELETE", document, now_ms)
-    return _Gone(len(hit), sum(hit.values()))
+        document = {"job": JOB, "run": run, "files": len(found.files), "rows": found.rows}
+        commit(path, found.version, actions, "DELETE", document, now_ms)
 
 
 def _replaced(
@@ -252,7 +257,7 @@ def _write_rest(place: Path, rest: Path, is_meant: IsMeant) -> int:
     kept = 0
     with pq.ParquetFile(place) as file:
         names = file.schema_arrow.names
-        told = [name for name in names if name not in _PLAIN]
+        told = [name for name in names if name not in LAKE_OPAQUE]
         with pq.ParquetWriter(
             rest,
             file.schema_arrow,
@@ -286,38 +291,14 @@ def _on_disk(path: Path) -> list[Path]:
 
 def _must_be_gone(path: Path, is_meant: IsMeant) -> int:
     """Look once more, at what is on the disk; returns the version that it is. Raises: PipelineError."""
-    if left := _count(path, is_meant):
-        raise PipelineError(f"table {path} has {left} rows of these keys still: start it again")
-    table = DeltaTable(str(path))
+    found = _look(path, is_meant)
+    if found.rows:
+        raise PipelineError(f"table {path} has {found.rows} rows of these keys still: start it again")
+    table = DeltaTable(str(path), version=found.version)
     named = {file_path(path, told).resolve() for told in log_files(table)}
     if beside := [each for each in _on_disk(path) if each.resolve() not in named]:
         raise PipelineError(
             f"{len(beside)} files that table {path} does not name could not be deleted, first "
             f"{beside[0]}: remove them, and start it again"
         )
-    return int(table.version())
-
-
-def _row(
-    result: ForgetResult,
-    kind: str,
-    version: int,
-    keys: int,
-    now_ms: int,
-    rows: int,
-    files_rewritten: int = 0,
-    files_deleted: int = 0,
-) -> LakeForgetRow:
-    return LakeForgetRow(
-        run=result.run,
-        forgotten_at_ms=now_ms,
-        instance_id=result.lake.instance_id,
-        topic=result.lake.topic,
-        topic_id=result.lake.topic_id,
-        kind=kind,
-        keys=keys,
-        rows=rows,
-        files_rewritten=files_rewritten,
-        files_deleted=files_deleted,
-        version=version,
-    )
+    return found.version
