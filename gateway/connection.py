@@ -226,15 +226,18 @@ class Connection:
         self.session.requests.let_go()
 
     async def _settled(self, pending: Pending) -> None:
-        outcome = await pending.later.work(self._outside())
-        up: list[Buffer] = []
-        down: list[Buffer] = []
-        try:
-            self.session.requests.settle(outcome, up, down)
-        finally:
-            self.send_client(down)  # also where the connection ends with its answer
-        if up and not self.sides.is_over:
-            self.dialled().send(up)
+        waits: Waits | None = pending
+        while isinstance(waits, Pending):
+            outcome = await waits.later.work(self._outside())
+            up: list[Buffer] = []
+            down: list[Buffer] = []
+            try:
+                self.session.requests.settle(outcome, up, down)
+            finally:
+                self.send_client(down)  # also where the connection ends with its answer
+            if up and not self.sides.is_over:
+                self.dialled().send(up)
+            waits = self.session.requests.waits
 
     def _outside(self) -> Outside:
         node_id, relay = self.listener.node_id, self.session.relay

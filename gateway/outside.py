@@ -5,6 +5,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 from uuid import UUID
 
@@ -131,6 +132,21 @@ class Outside:
         """So much time passes."""
         await asyncio.sleep(wait_ms / 1000)
 
+    async def engine_room(self, cost_us: int) -> None:
+        """Back when the broker has room for so much more of the instance, and it is taken."""
+        assert self._relay is not None, "a broker that is ours has turns of its own"
+        room = self._relay.engine_room
+        has_room = asyncio.Event()
+        entry = room.wait(cost_us, has_room.set)
+        try:
+            await has_room.wait()
+        except asyncio.CancelledError:
+            if has_room.is_set():
+                room.leave(cost_us)
+            else:
+                room.give_up(entry)
+            raise
+
     async def versions(self) -> Served:
         """What the broker serves; one that restarts is waited for. Raises: ConnectionStop."""
         give_up_ms = self._now_ms() + self._connect_ms
@@ -172,8 +188,9 @@ class Outside:
 
     async def partition_counts(self) -> dict[str, int]:
         """Partitions of every topic of the instance. Raises: ConnectionStop."""
+        question = partial(self._backend.partition_counts, self._served.instance_id)
         with _reached():
-            return await self._backend.partition_counts(self._served.instance_id)
+            return await self._served.partition_counts.ask(question)
 
     async def missing_topics(self, names: Collection[str]) -> set[str]:
         """Which of these topics are not there. Raises: ConnectionStop."""

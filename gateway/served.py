@@ -22,6 +22,7 @@ from gateway.rules.topic_ids import TopicIds
 from gateway.rules.whitelist import Whitelist
 from gateway.session.surroundings import Entrance
 from gateway.session.timers import Timeouts
+from gateway.shared_question import SharedQuestion
 from gateway.stops import ConnectionStop
 from gateway.strangers import Strangers
 from traffic.turns import Turn
@@ -98,6 +99,8 @@ class ServedInstance:
         """To clients."""
         self.partition_changes = asyncio.Lock()
         """Held while partitions are counted and added."""
+        self.partition_counts: Final[SharedQuestion[dict[str, int]]] = SharedQuestion()
+        """Asked of the cluster for all of its clients who want to know at once."""
         self.spec_changed = asyncio.Event()
         """Set when a revision was taken; then another event stands here."""
         self.access_changes = asyncio.Lock()

@@ -18,6 +18,9 @@ class EngineTime(NamedTuple):
     """Of threads behind them, which no quota of the broker sees."""
 
 
+CONNECT_US: Final = 500
+"""To accept a connection, to keep account of it from its first request on, and to forget it. No quota of the
+broker sees it."""
 _PRODUCE_US: Final = 120
 _PRODUCE_US_PER_KB: Final = 2
 _FETCH_US: Final = 100

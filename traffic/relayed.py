@@ -9,6 +9,7 @@ from typing import Final
 
 from contracts.quota import Direction, InstanceTraffic, RelayedBroker, RelayedLease
 from contracts.specs import InstanceSpec, InstanceState
+from traffic.engine_room import EngineRoom
 from traffic.engine_time import of_fetch_us, of_produce_us
 from traffic.flow import REPORTED_THROTTLE_MS_MAX, Flow
 from traffic.verdict import Full, full_message
@@ -36,6 +37,7 @@ class RelayedFlows:
         "connections",
         "consume",
         "engine",
+        "engine_room",
         "instance_id",
         "node_id",
         "on_lease",
@@ -50,6 +52,7 @@ class RelayedFlows:
         self.consume = Flow()
         self.engine = Flow()
         """The broker's request time, as reckoned (`engine_time`). Only counted: the broker limits it."""
+        self.engine_room = EngineRoom()
         self.refusals: dict[str, int] = {}
         """Requests that were refused here, by error."""
         self.connections = 0
@@ -182,7 +185,7 @@ class Place:
     that for all that is owed.
     """
 
-    __slots__ = ("_awaited", "_fetched", "_reserved", "flows")
+    __slots__ = ("_awaited", "_engine_us", "_fetched", "_reserved", "flows")
 
     def __init__(self, flows: RelayedFlows) -> None:
         self.flows = flows
@@ -192,6 +195,8 @@ class Place:
         """What the last answer was charged with; None: there was none."""
         self._awaited: int | None = None
         """What the Fetch that waits waits for."""
+        self._engine_us = 0
+        """What its questions have of the broker's room."""
 
     def produce_wait_ms(self, frame_bytes: int, now_ms: int) -> int:
         """How long a Produce of this size has to wait; 0: it is carried now. The first time it is charged."""
@@ -213,8 +218,25 @@ class Place:
         else:
             produce.carry(*reserved, frame_bytes, now_ms)
 
+    def enters_engine(self, cost_us: int) -> bool:
+        """Whether a question goes up now; otherwise it waits for its room, and then has `engine_entered`."""
+        entered = self.flows.engine_room.enter(cost_us)
+        if entered:
+            self.engine_entered(cost_us)
+        return entered
+
+    def engine_entered(self, cost_us: int) -> None:
+        """A question has so much of the broker's room until `engine_left`."""
+        self._engine_us += cost_us
+
+    def engine_left(self, cost_us: int) -> None:
+        """It was answered."""
+        self._engine_us -= cost_us
+        self.flows.engine_room.leave(cost_us)
+
     def cut(self, carried_bytes: int, now_ms: int) -> None:
         """The connection ends, with so much of a Produce carried."""
+        self.engine_left(self._engine_us)
         reserved, self._reserved = self._reserved, None
         if reserved is not None:
             self.flows.produce.release(reserved[1], now_ms)

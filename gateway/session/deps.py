@@ -80,7 +80,22 @@ class ChangesAccess(Protocol):
         """Have it changed, one order of the instance at a time; back when this worker goes by it."""
 
 
+class EntersEngine(Protocol):
+    """A broker that is not ours, which has enough before it of this instance."""
+
+    async def engine_room(self, cost_us: int) -> None:
+        """Back when there is room for so much, and it is taken."""
+
+
 class Deps(
-    Charges, AsksVersions, AsksBrokers, ChangesPartitions, LooksUpTopics, ChangesAccess, Pauses, Protocol
+    Charges,
+    AsksVersions,
+    AsksBrokers,
+    ChangesPartitions,
+    LooksUpTopics,
+    ChangesAccess,
+    Pauses,
+    EntersEngine,
+    Protocol,
 ):
     """All of it: what a host has to bring."""

@@ -2,16 +2,18 @@
 
 import struct
 from collections.abc import Sequence
+from functools import partial
 from types import ModuleType
 from typing import Any, Final
 
 from gateway.apis import Row, handler_named
 from gateway.session.call import Answer, Call, Encoded, Forward, Later, Pending, Unanswered
 from gateway.session.conversation import Conversation
+from gateway.session.deps import EntersEngine
 from gateway.session.injection import is_looked_into
 from gateway.session.ordering import Exchange, Trace
 from traffic.engine_time import of_request
-from traffic.relayed import RelayedFlows
+from traffic.relayed import Place, RelayedFlows
 from wire.api_table import ApiKey
 from wire.codec import (
     decode,
@@ -120,8 +122,13 @@ def settle(
 ) -> Pending | None:
     """Do what the handler decided; `head` is the request's header as it goes up."""
     if isinstance(outcome, Forward):
-        if conversation.relay is not None and exchange.api_key not in EDITED:
-            _engine_works(conversation, conversation.relay, exchange.api_key)
+        place = conversation.place
+        if place is not None and exchange.api_key not in EDITED:
+            if not exchange.engine_us:
+                exchange.engine_us = cost_us = place.flows.engine_room.cost_us(exchange.api_key)
+                if cost_us and not place.enters_engine(cost_us):
+                    return Pending(exchange, head, Later(partial(_with_room, place, cost_us, outcome)))
+            _engine_works(conversation, place.flows, exchange.api_key)
         body = encode(rewrite_request(outcome.request, conversation.instance.scope))
         go_up = _go_up if outcome.is_answered else _go_up_unanswered
         go_up(conversation, exchange, (_I32.pack(len(head) + len(body)) + head + body,), up)
@@ -139,6 +146,13 @@ def settle(
     else:
         return Pending(exchange, head, outcome)
     return None
+
+
+async def _with_room(place: Place, cost_us: int, outcome: Forward, deps: EntersEngine) -> Forward:
+    """The same, once the broker has less before it."""
+    await deps.engine_room(cost_us)
+    place.engine_entered(cost_us)
+    return outcome
 
 
 def _engine_works(conversation: Conversation, relay: RelayedFlows, api_key: int) -> None:

@@ -39,6 +39,7 @@ class Exchange:
         "began_ns",
         "client_id",
         "correlation_id",
+        "engine_us",
         "frame_bytes",
         "handler",
         "head_bytes",
@@ -68,6 +69,8 @@ class Exchange:
         """What the handler's request half leaves for its response half."""
         self.frame_bytes = 0
         """Size of a decoded request on the client's socket."""
+        self.engine_us = 0
+        """What it takes of the room at a broker that is not ours (`traffic/engine_room.py`)."""
         self.head_bytes = 0
         """Size of its header as it goes up."""
         self.taker: Callable[[bytes], None] | None = None

@@ -12,7 +12,7 @@ from gateway.session.mapped import decoding_work, kept_reply, mapped_reply
 from gateway.session.ordering import Exchange
 from gateway.session.states import Event
 from gateway.stops import ConnectionStop
-from traffic.engine_time import of_answer_us
+from traffic.engine_time import of_answer_us, of_request
 from traffic.relayed import RelayedFlows
 from traffic.turns import Hold
 from wire.api_table import ApiKey
@@ -151,6 +151,9 @@ class Replies:
             return
         conversation = self._conversation
         self.work += 1
+        if exchange.engine_us:
+            assert conversation.place is not None, "nobody else has a room"
+            conversation.place.engine_left(exchange.engine_us)
         if exchange.taker is not None:
             exchange.taker(bytes(frame[_HEAD_BYTES:]))
             down += conversation.queue.finish_head()
@@ -226,7 +229,11 @@ class Replies:
 
     def _note_engine(self, relay: RelayedFlows, exchange: Exchange, frame: memoryview) -> None:
         """What else is asked of a broker costs by its answer, and is throttled for request time alone."""
-        relay.answers(of_answer_us(len(frame)))
+        answer_us = of_answer_us(len(frame))
+        relay.answers(answer_us)
+        if exchange.engine_us:
+            cost_us = of_request(exchange.api_key).threads_us + answer_us
+            relay.engine_room.answered(exchange.api_key, cost_us)
         throttle_ms = told_in(frame, exchange.api_key, exchange.api_version)
         if throttle_ms:
             relay.broker_throttles(Direction.CPU, throttle_ms, self._conversation.host.now_ms())

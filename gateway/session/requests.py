@@ -410,14 +410,14 @@ class Requests:
         return row
 
     def settle(self, outcome: Outcome, up: list[Buffer], down: list[Buffer]) -> None:
-        """The work of the request that waits is done: it goes up or is answered, and others may follow.
+        """The work of the request that waits is done: it goes up or is answered, and others may follow; or
+        it goes on waiting for another thing.
 
         Raises: ConnectionStop, MalformedFrame, NameFault.
         """
         pending = self.waits
         assert isinstance(pending, Pending)
         self.waits = settle(self._conversation, pending.exchange, pending.head, outcome, up, down)
-        assert self.waits is None, "work that waits ends with an outcome"
         login = self._conversation.login
         if login is not None and login.takes_raw:
             self._expect_raw()

@@ -11,6 +11,7 @@ from gateway.session.states import LOGGING_IN, Event, Sides, Upstream
 from gateway.session.surroundings import Entrance, Host, Instance, Traces
 from gateway.session.timers import Timeouts, Window
 from gateway.stops import ConnectionStop
+from traffic.engine_time import CONNECT_US
 from traffic.relayed import RelayedFlows
 
 
@@ -65,6 +66,8 @@ class Session:
         self.sides.upstream_moves(Event.DIALS)
         self.replies.login_replies_due = login_replies
         self._window.since_ms = now_ms
+        if self.relay is not None:
+            self._conversation.host.spends(CONNECT_US)
 
     def connects(self) -> None:
         """The broker is reached: what waited for that leaves now."""

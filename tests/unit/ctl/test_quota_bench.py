@@ -29,14 +29,26 @@ def test_the_first_two_periods_of_a_move_are_not_judged() -> None:
         2,
     )
     assert turn.after_moves == pytest.approx([1.0, 0.9], rel=0.001)
-    assert turn.told_to_wait == 0
+    assert turn.throttled_wrongly == 0
     assert max(turn.spans) == pytest.approx(1.0, rel=0.001)
     assert min(turn.spans) < 0.9
 
 
-def test_what_clients_are_told_to_wait_is_a_part_of_the_time() -> None:
+def test_who_waits_while_less_than_was_bought_is_carried_is_throttled_wrongly_once() -> None:
     answers = _even(0, MOVES_EVERY_S, 0.5, throttle_ms=10)
-    assert judged(answers, BEGINS_S, 1).told_to_wait == pytest.approx(0.1, rel=0.001)
+    assert judged(answers, BEGINS_S, 1).throttled_wrongly == pytest.approx(0.1, rel=0.001)
+    of_two = [*answers, *(each._replace(size_bytes=0) for each in answers)]
+    assert judged(of_two, BEGINS_S, 1).throttled_wrongly == pytest.approx(0.1, rel=0.001)
+
+
+def test_who_makes_up_for_what_he_could_not_send_is_held_to_what_was_bought() -> None:
+    ends_s = SETTLES_S + 4
+    answers = [
+        *_even(0, SETTLES_S, 0.2, throttle_ms=90),
+        *_even(SETTLES_S, ends_s, 1.0, throttle_ms=50),
+        *_even(ends_s, MOVES_EVERY_S, 0.75),
+    ]
+    assert judged(answers, BEGINS_S, 1).throttled_wrongly == 0
 
 
 def test_each_hot_partition_is_another_brokers() -> None:

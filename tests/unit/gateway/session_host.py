@@ -1,12 +1,13 @@
 """A host of a gateway's session without socket, loop or clock: bytes in, bytes out, a broker that answers.
 
 What a worker does with sockets is done here with byte strings, so that the same streams can come in pieces of
-any size. Work that waits runs at once: nothing of it suspends.
+any size. Work that waits runs at once: nothing of it suspends, but for what waits for room at the broker.
 """
 
 import contextlib
 import struct
-from collections.abc import Callable, Collection, Coroutine, Mapping
+import types
+from collections.abc import Callable, Collection, Coroutine, Generator, Mapping
 from contextlib import AbstractAsyncContextManager
 from random import Random
 from typing import Any, Final
@@ -92,6 +93,7 @@ class Surroundings:
         """Correlation ids of what was answered without a broker."""
         self.charges: list[ChargeRequest] = []
         self.spent_us = 0
+        self.relay: RelayedFlows | None = None
         self.topics: dict[str, int] = {}
         self.time_ms = 0
         self.topic_ids = TopicIds()
@@ -127,6 +129,13 @@ class Surroundings:
     async def charge(self, request: ChargeRequest) -> int:
         self.charges.append(request)
         return 0
+
+    async def engine_room(self, cost_us: int) -> None:
+        assert self.relay is not None, "only brokers that are not ours have little room"
+        came: list[bool] = []
+        self.relay.engine_room.wait(cost_us, lambda: came.append(True))
+        while not came:
+            await _pause()
 
     async def pause(self, wait_ms: int) -> None:
         self.time_ms += wait_ms
@@ -202,6 +211,9 @@ class SessionHost:
         self.served = served
         self.around = Surroundings()
         self.around.topic_ids = served.topic_ids
+        self.around.relay = relay
+        self._work: Coroutine[Any, Any, Outcome] | None = None
+        """What waits for room at the broker."""
         self.now_ms = 1
         self.session = Session(
             served,
@@ -269,21 +281,28 @@ class SessionHost:
             used = replies.receive(memoryview(bytearray(chunk)), down, [])
             self.down += b"".join(down)
             self._from_broker = chunk[used:]
+        if self._work is not None:
+            self.settle()
         self.client_sends(b"")  # what stood behind a full queue
 
     def settle(self) -> bool:
-        """Do what a request waits for; whether there was any."""
-        pending = self.session.requests.waits
-        if not isinstance(pending, Pending):
-            return False
-        up: list[Any] = []
-        down: list[Any] = []
-        try:
-            self.session.requests.settle(_result(pending.later.work(self.around)), up, down)
-        finally:
-            self.down += b"".join(down)
-        self._goes_up(b"".join(up))
-        return True
+        """Do what a request waits for, as far as there is room at the broker; whether there was any."""
+        settled = False
+        while isinstance(pending := self.session.requests.waits, Pending):
+            work, self._work = self._work or pending.later.work(self.around), None
+            outcome = _result(work)
+            if outcome is None:
+                self._work = work
+                break
+            settled = True
+            up: list[Any] = []
+            down: list[Any] = []
+            try:
+                self.session.requests.settle(outcome, up, down)
+            finally:
+                self.down += b"".join(down)
+            self._goes_up(b"".join(up))
+        return settled
 
     def _goes_up(self, data: bytes) -> None:
         if data and self.session.sides.upstream.value == "absent":
@@ -291,13 +310,19 @@ class SessionHost:
         self.up += data
 
 
-def _result(work: Coroutine[Any, Any, Outcome]) -> Outcome:
+@types.coroutine
+def _pause() -> Generator[None, None, None]:
+    yield
+
+
+def _result(work: Coroutine[Any, Any, Outcome]) -> Outcome | None:
+    """None: it waits for room at the broker."""
     try:
         work.send(None)
     except StopIteration as end:
         outcome: Outcome = end.value
         return outcome
-    raise AssertionError("it waits for something that is not here")
+    return None
 
 
 # -- the broker ----------------------------------------------------------------------------------------

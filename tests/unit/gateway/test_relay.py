@@ -27,7 +27,8 @@ from tests.unit.gateway.session_host import (
     served_instance,
 )
 from tests.unit.gateway.test_session import KINDS, cut, fetch, produce
-from traffic.engine_time import of_answer_us, of_request
+from traffic.engine_room import AT_ONCE_US
+from traffic.engine_time import CONNECT_US, of_answer_us, of_request
 from traffic.relayed import RelayedFlows
 from traffic.verdict import Full, full_message
 from wire.api_table import ApiKey
@@ -152,7 +153,8 @@ def test_what_members_are_known_by_stays_and_coordinators_are_paid_here() -> Non
     [up] = Frames().take(bytes(host.up))
     assert client_id_of(up) == CLIENT_ID
     time = of_request(ApiKey.JOIN_GROUP)
-    assert (relay.engine.used, host.around.spent_us) == (time.threads_us, time.coordinator_us)
+    spent_us = time.coordinator_us + CONNECT_US
+    assert (relay.engine.used, host.around.spent_us) == (time.threads_us, spent_us)
     assert time.coordinator_us > 0
 
 
@@ -161,7 +163,8 @@ def test_what_the_brokers_threads_do_is_reckoned_and_what_they_throttle_wants_mo
     host = SessionHost(served_instance(), relay=relay)
     request_ = KINDS["metadata"]
     host.client_sends(framed_request(request_, 1, CLIENT_ID))
-    assert relay.engine.used == of_request(ApiKey.METADATA).threads_us and host.around.spent_us == 0
+    assert relay.engine.used == of_request(ApiKey.METADATA).threads_us
+    assert host.around.spent_us == CONNECT_US, "the connection's, which no quota of the broker sees"
     [up] = Frames().take(bytes(host.up))
     reply = raised(brokers_reply(up), ApiKey.METADATA, request_.__version__, 400)
     host.broker_sends(reply)
@@ -249,3 +252,67 @@ def test_a_full_instance_has_nobody_to_tell_without_acks() -> None:
     with pytest.raises(ConnectionStop) as stopped:
         host.client_sends(framed_request(produce(7, b"r", acks=0), 1, None))
     assert stopped.value.cause is DisconnectCause.ACKS_ZERO_REFUSED and not host.up
+
+
+def _asks_metadata(relay: RelayedFlows, *, questions: int) -> tuple[SessionHost, bytes]:
+    host = SessionHost(served_instance(), relay=relay)
+    sent = b"".join(framed_request(KINDS["metadata"], number, CLIENT_ID) for number in range(questions))
+    host.client_sends(sent)
+    return host, sent
+
+
+def test_what_an_instance_asks_goes_up_as_the_broker_has_room_over_all_its_connections() -> None:
+    relay = relayed()
+    hosts = [_asks_metadata(relay, questions=8)[0] for _ in range(3)]
+    frames = [Frames() for _ in hosts]
+    went = [each.take(bytes(host.up)) for host, each in zip(hosts, frames, strict=True)]
+    assert list(map(len, went)) == [1, 0, 0], "what was never answered takes all the room"
+    seen = [len(host.up) for host in hosts]
+    most_us = 0
+    while any(went):
+        for host, new in zip(hosts, went, strict=True):
+            for frame in new:
+                host.broker_sends(brokers_reply(frame))
+                most_us = max(most_us, relay.engine_room.under_way_us)
+        for host in hosts:
+            host.settle()
+            host.client_sends(b"")
+        went = [each.take(bytes(host.up[at:])) for host, each, at in zip(hosts, frames, seen, strict=True)]
+        seen = [len(host.up) for host in hosts]
+    assert [len(Frames().take(bytes(host.down))) for host in hosts] == [8, 8, 8]
+    assert relay.engine_room.under_way_us == 0
+    assert AT_ONCE_US // 2 < most_us <= AT_ONCE_US
+
+
+def test_frames_in_pieces_get_no_more_of_the_room() -> None:
+    relay = relayed()
+    hosts = [SessionHost(served_instance(), relay=relay) for _ in range(3)]
+    frame = framed_request(KINDS["metadata"], 1, CLIENT_ID)
+    for host in hosts:
+        host.client_sends(frame[:20])
+    assert relay.engine_room.under_way_us == 0, "half a question keeps nobody waiting"
+    for host in hosts:
+        host.client_sends(frame[20:])
+    assert [len(Frames().take(bytes(host.up))) for host in hosts] == [1, 0, 0]
+
+
+def test_a_connection_that_ends_leaves_the_room_of_its_questions() -> None:
+    relay = relayed()
+    first, _ = _asks_metadata(relay, questions=1)
+    second, _ = _asks_metadata(relay, questions=1)
+    assert not second.up
+    first.session.closes()
+    second.settle()
+    assert len(Frames().take(bytes(second.up))) == 1
+    second.session.closes()
+    assert relay.engine_room.under_way_us == 0
+
+
+def test_what_may_rest_at_the_broker_needs_no_room() -> None:
+    relay = relayed()
+    _asks_metadata(relay, questions=1)
+    assert relay.engine_room.under_way_us == AT_ONCE_US
+    for kind in ("produce", "fetch"):
+        host = SessionHost(served_instance(), relay=relay)
+        host.client_sends(framed_request({"produce": produce(7, b"r"), "fetch": fetch(12)}[kind], 1, None))
+        assert len(Frames().take(bytes(host.up))) == 1
