@@ -24,8 +24,8 @@ from tenants.backend.copy_groups import (
     skip_producer_ids,
     transactions,
 )
-from tenants.backend.copy_links import Layout, Links, Stored, tail
-from tenants.backend.copy_targets import CannotMove, Target, config_faults, gap, remove, target_of
+from tenants.backend.copy_links import Layout, Links, Stored
+from tenants.backend.copy_targets import CannotMove, Target, config_faults, remove, target_of
 from tenants.backend.producer_ids import burn_producer_ids
 from tenants.backend.topics import TopicPartition
 from tenants.rules.errors import Conflict, Unavailable
@@ -66,7 +66,7 @@ class _Sizes:
     total_bytes: int = 0
 
 
-async def check(source: Links, target: Links) -> None:
+async def check(source: Links, target: Links, *, fills_gaps: bool) -> None:
     """Whether what an instance has could be kept at the target, as far as can be seen at once. Raises:
     Conflict, Unavailable."""
     if await target.cluster.left_of(target.instance_id):
@@ -76,13 +76,10 @@ async def check(source: Links, target: Links) -> None:
     layout = await source.layout()
     told = await topics.configs(source.cluster, source.instance_id, list(layout.topics))
     for name, configs in told.items():
-        fault = config_faults(name, {one.name: one.value or "" for one in configs})
+        has = {one.name: one.value or "" for one in configs}
+        fault = config_faults(name, has, fills_gaps=fills_gaps)
         if fault is not None:
             raise CannotMove(fault)
-    starts = await topics.offsets(source.cluster, source.instance_id, layout.leaders, topics.EARLIEST)
-    for key, start in sorted(starts.items()):
-        if start > 0:
-            raise CannotMove(gap(key, 0, start))
 
 
 class Copy:
@@ -96,13 +93,15 @@ class Copy:
         instance: Instance,
         copies: dict[str, str],
         note: Callable[[dict[str, str]], Awaitable[None]],
+        *,
+        fills_gaps: bool,
     ) -> None:
         """`note` keeps of which topics the target's are copies, before anything is put there."""
         self.sizes = _Sizes()
         self.doing = ""
         """What `finish` is at, for who gives it up."""
         self._source, self.instance = source, instance
-        self._target: Target = target_of(target)
+        self._target: Target = target_of(target, fills_gaps=fills_gaps)
         self._copies = dict(copies)
         self._note = note
         self._groups = GroupCopy(source, target)
@@ -147,6 +146,9 @@ class Copy:
         self._at = await self._source.layout()
         self._to = await target.links.layout()
         wanted = await self._wanted_configs()
+        target.compacted = frozenset(
+            name for name, configs in wanted.items() if "compact" in configs.get("cleanup.policy", "")
+        )
         copied_from = {name: None if one == "None" else uuid.UUID(one) for name, one in self._copies.items()}
         plan = plan_topics(self._at.topics, self._to.topics, copied_from)
         for name in plan.delete:
@@ -231,7 +233,7 @@ class Copy:
             self._forget(key[0])
             raise Unavailable(f"the copy of topic '{key[0]}' had another end: it is made anew")
         if position < start:
-            stored = (await self._source.fetch(self._at.leaders[key], {key: start})).get(key)
+            stored = await self._read(key, start)
             first = stored.batches[0][1].base_offset if stored and stored.batches else start
             position = await self._target.begin_at(self._to, key, min(first, start))
         return _Log(position, start)
@@ -242,9 +244,18 @@ class Copy:
             return False
         if position <= start:
             return True  # what it ended with is gone
-        here = await tail(self._source, self._at.leaders[key], key, position)
-        there = await tail(self._target.links, self._to.leaders[key], key, position)
-        return here is None or there is None or here == there
+        here = await self._read(key, position - 1)
+        there = (await self._target.links.fetch(self._to.leaders[key], {key: position - 1})).get(key)
+        if here is None or there is None or not here.batches or not there.batches:
+            return True
+        return self._target.is_copy(here, there)
+
+    async def _read(self, key: TopicPartition, offset: int) -> Stored | None:
+        """Of the source's log."""
+        answer = await self._source.fetch(
+            self._at.leaders[key], {key: offset}, only_decided=not self._target.takes_open
+        )
+        return answer.get(key)
 
     # --- records ----------------------------------------------------------------------------------
 
@@ -282,7 +293,7 @@ class Copy:
         self, node_id: int, keys: list[TopicPartition], pending: dict[TopicPartition, None]
     ) -> int:
         positions = {key: max(self._logs[key].position, self._logs[key].start) for key in keys}
-        answer = await self._source.fetch(node_id, positions)
+        answer = await self._source.fetch(node_id, positions, only_decided=not self._target.takes_open)
         return sum(await asyncio.gather(*(self._take(key, answer.get(key), pending) for key in keys)))
 
     async def _take(
@@ -300,11 +311,11 @@ class Copy:
         if stored.error_code is not ErrorCode.none:
             raise Unavailable(f"'{key[0]}' {key[1]}: its broker says {stored.error_code.name.upper()}")
         if not stored.batches:
-            if log.position < stored.high_watermark:
+            if log.position < stored.readable_to:
                 await self._take_alone(key, pending)
             return 0
         log.position = await self._target.put(self._to, key, log.position, stored)
-        if log.position < stored.high_watermark:
+        if log.position < stored.readable_to:
             pending[key] = None  # at the end: others first
         return len(stored.records)
 
@@ -312,9 +323,9 @@ class Copy:
         """An answer had no room for it, or nothing is there."""
         log = self._logs[key]
         position = max(log.position, log.start)
-        stored = (await self._source.fetch(self._at.leaders[key], {key: position})).get(key)
+        stored = await self._read(key, position)
         if stored is not None and not stored.batches and stored.error_code is ErrorCode.none:
-            await self._over_nothing(key, stored.high_watermark)
+            await self._over_nothing(key, stored.readable_to)
         else:
             pending[key] = None
 
@@ -363,6 +374,12 @@ class Copy:
         standing = await transactions(self._source)
         if any(one.has_offsets for one in standing):
             raise Unavailable(_OPEN_OFFSETS)
+        opened = [one.name for one in standing if one.is_open]
+        if opened and not self._target.takes_open:
+            raise Unavailable(
+                f"transactional id '{min(opened)[:80]}' has an open transaction: it is tried again when that "
+                "has ended. A producer that is never without one has to be stopped"
+            )
         newest = await newest_producer_id(self._source)
         if self._target.links.cluster.engine is Engine.BUILTIN:
             await skip_producer_ids(self._target.links, newest)

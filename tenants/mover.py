@@ -132,11 +132,11 @@ class Mover:
         """While a switch that was given up waits to be tried again, why it was."""
         return move.reason if move.tries and epoch_ms() < move.retry_at_ms else None
 
-    async def check(self, instance: Instance, target: str) -> None:
+    async def check(self, instance: Instance, target: str, *, fills_gaps: bool) -> None:
         """Whether an instance could be moved, as far as is seen at once. Raises: Conflict, Unavailable."""
         links = [Links(await self._cluster_of(each), instance.id) for each in (instance.cluster_id, target)]
         try:
-            await check(*links)
+            await check(*links, fills_gaps=fills_gaps)
         except CannotMove as refusal:
             raise Conflict(refusal.detail) from refusal
         finally:
@@ -151,7 +151,7 @@ class Mover:
         async def note(copies: dict[str, str]) -> None:
             await asyncio.to_thread(self._moves.note, move.id, copies=copies)
 
-        return Copy(source, target, instance, move.copies, note)
+        return Copy(source, target, instance, move.copies, note, fills_gaps=move.fills_gaps)
 
     async def _switch(self, move: Move, copy: Copy) -> None:
         """Have gateways hold the instance, copy what is left, and serve it from the target; or let go."""

@@ -336,11 +336,29 @@ def move(
     purge_old: Annotated[
         bool, typer.Option("--purge-old", help="Remove the copy that is left where it was.")
     ] = False,
+    fill_gaps: Annotated[
+        bool,
+        typer.Option(
+            "--fill-gaps",
+            help="To an Apache Kafka: fill offsets without a record (compaction, transactions). Records from "
+            "before are then not found by time, and retention counts their age from the move.",
+        ),
+    ] = False,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Until it is switched.")] = True,
     yes: Yes = False,
 ) -> Answer:
     """Move an instance to another cluster behind its vports; for operators."""
-    return moved(console, instance, to, status=status, cancel=cancel, purge_old=purge_old, wait=wait, yes=yes)
+    return moved(
+        console,
+        instance,
+        to,
+        fill_gaps=fill_gaps,
+        status=status,
+        cancel=cancel,
+        purge_old=purge_old,
+        wait=wait,
+        yes=yes,
+    )
 
 
 add_commands(app, _answer)

@@ -21,6 +21,7 @@ def moved(
     instance: str | None,
     to: str | None,
     *,
+    fill_gaps: bool,
     status: bool,
     cancel: bool,
     purge_old: bool,
@@ -30,13 +31,15 @@ def moved(
     """One of the four."""
     if [to is not None, status, cancel, purge_old].count(True) != 1:
         raise usage("say one of --to CLUSTER, --status, --cancel, --purge-old")
+    if fill_gaps and to is None:
+        raise usage("--fill-gaps goes with --to CLUSTER")
     if instance is None:
         if not status:
             raise usage("say which instance")
         return _all(console)
     path = instance_path(instance, "move")
     if to is not None:
-        move = console.call("POST", path, {"cluster": to})
+        move = console.call("POST", path, {"cluster": to, "fill_gaps": fill_gaps})
         while wait and move["phase"] in _UNDER_WAY:
             time.sleep(_LOOK_EVERY_S)
             move = console.get(path)

@@ -14,6 +14,12 @@ class MoveOrder(RequestModel):
     cluster: str = Field(
         min_length=1, max_length=64, description="the cluster to move to", examples=["builtin-2"]
     )
+    fill_gaps: bool = Field(
+        default=False,
+        description="towards an Apache Kafka: fill offsets that have no record (compaction, transactions); "
+        "what is there is then not found by time, and retention keeps it as if written when it moved",
+        examples=[False],
+    )
 
 
 class MoveView(ViewModel):
@@ -41,6 +47,7 @@ class MoveView(ViewModel):
     gap_ms: int | None = Field(
         description="how long gateways held clients at the switch (ms); null: not switched", examples=[None]
     )
+    fill_gaps: bool = Field(description="whether offsets without a record are filled", examples=[False])
     started_at: datetime = Field(description="when it was ordered")
     switched_at: datetime | None = Field(
         description="since when clients are served from the target; null: they are not", examples=[None]

@@ -1,6 +1,7 @@
 """Moving instances between clusters, for operators (docs/backends.md)."""
 
 import asyncio
+from functools import partial
 
 from fastapi import APIRouter
 
@@ -29,8 +30,9 @@ async def start_move(plane: Plane, operator: Asker, found: Found, body: MoveOrde
     """Move an instance to another cluster behind its vports, with offsets, groups and transactions as they
     are. Refused where an Apache Kafka could not keep the offsets."""
     await asyncio.to_thread(plane.moves.check, found, body.cluster)
-    await plane.mover.check(found, body.cluster)
-    return _view(await asyncio.to_thread(plane.moves.order, operator, found.id, body.cluster))
+    await plane.mover.check(found, body.cluster, fills_gaps=body.fill_gaps)
+    order = partial(plane.moves.order, operator, found.id, body.cluster, fills_gaps=body.fill_gaps)
+    return _view(await asyncio.to_thread(order))
 
 
 @router.delete("/instances/{instance}/move")
@@ -57,6 +59,7 @@ def _view(one: Move) -> MoveView:
         total_bytes=one.total_bytes,
         tries=one.tries,
         gap_ms=one.gap_ms,
+        fill_gaps=one.fills_gaps,
         started_at=at(one.started_at_ms),
         switched_at=None if one.switched_at_ms is None else at(one.switched_at_ms),
         started_by=one.started_by,

@@ -135,6 +135,10 @@ class Standing(NamedTuple):
     has_offsets: bool
     """Whether offsets of a group are in the open transaction, which nobody but its coordinator knows."""
 
+    @property
+    def is_open(self) -> bool:
+        return self.state == _OPEN
+
 
 async def transactions(links: Links) -> list[Standing]:
     """Those of an instance. Raises: Unavailable, also while one is just ending."""
@@ -192,7 +196,7 @@ async def adopt_transactions(target: Links, standing: Iterable[Standing]) -> Non
                 partitions=tuple(
                     (physical_name(instance_id, topic), index) for topic, index in each.partitions
                 )
-                if each.state == _OPEN
+                if each.is_open
                 else (),
             ),
         )

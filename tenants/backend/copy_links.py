@@ -21,6 +21,7 @@ from tenants.backend.cluster import Cluster
 from tenants.backend.topics import TopicPartition
 from tenants.rules.errors import Unavailable
 from tenants.rules.moves import Topic
+from tenants.rules.replays import Aborted
 from wire.batch import HEADER_SIZE, BatchHeader, parse_header
 from wire.codec import duration
 
@@ -43,11 +44,18 @@ class Stored(NamedTuple):
     """What a broker answered of one partition."""
 
     error_code: ErrorCode
-    high_watermark: int
+    readable_to: int
+    """The high watermark; the last stable offset where only what is decided was asked for."""
     records: memoryview
     """Whole batches."""
     batches: list[tuple[int, BatchHeader]]
     """Where each begins in `records`."""
+    aborted: list[Aborted]
+    """Transactions among them, where only what is decided was asked for."""
+
+    def batch(self, at: int, header: BatchHeader) -> memoryview:
+        """The bytes of one of `batches`."""
+        return self.records[at : at + header.size_bytes]
 
 
 class Links:
@@ -119,10 +127,10 @@ class Links:
         return Layout(topics, leaders)
 
     async def fetch(
-        self, node_id: int, positions: Mapping[TopicPartition, int]
+        self, node_id: int, positions: Mapping[TopicPartition, int], *, only_decided: bool = False
     ) -> dict[TopicPartition, Stored]:
-        """What is stored from these offsets on, of partitions that a broker leads; open and aborted
-        transactions and their markers among it. Raises: Unavailable."""
+        """What is stored from these offsets on, of partitions that a broker leads; aborted transactions and
+        markers among it, and open transactions unless it is to be `only_decided`. Raises: Unavailable."""
         by_topic: dict[str, list[FetchPartition]] = {}
         for (topic, index), position in positions.items():
             by_topic.setdefault(topic, []).append(
@@ -136,7 +144,7 @@ class Links:
             max_wait=duration(0),
             min_bytes=i32(0),
             max_bytes=i32(_ANSWER_BYTES),
-            isolation_level=i8(0),
+            isolation_level=i8(only_decided),
             topics=tuple(
                 FetchTopic(
                     topic=TopicName(physical_name(self.instance_id, topic)), partitions=tuple(partitions)
@@ -147,17 +155,23 @@ class Links:
         )
         answer = await self.call(node_id, request)
         return {
-            (tenant_name(self.instance_id, topic.topic) or "", int(one.partition_index)): _stored(one)
+            (tenant_name(self.instance_id, topic.topic) or "", int(one.partition_index)): _stored(
+                one, only_decided
+            )
             for topic in answer.responses
             for one in topic.partitions
         }
 
 
-def _stored(one: PartitionData) -> Stored:
+def _stored(one: PartitionData, only_decided: bool) -> Stored:
     records = memoryview(one.records or b"")
     batches = list(whole_batches(records))
     end = batches[-1][0] + batches[-1][1].size_bytes if batches else 0
-    return Stored(one.error_code, int(one.high_watermark), records[:end], batches)
+    aborted = [
+        Aborted(int(each.producer_id), int(each.first_offset)) for each in one.aborted_transactions or ()
+    ]
+    readable_to = int(one.last_stable_offset if only_decided else one.high_watermark)
+    return Stored(one.error_code, readable_to, records[:end], batches, aborted)
 
 
 def whole_batches(records: memoryview) -> Iterable[tuple[int, BatchHeader]]:
@@ -169,13 +183,3 @@ def whole_batches(records: memoryview) -> Iterable[tuple[int, BatchHeader]]:
             return
         yield at, header
         at += header.size_bytes
-
-
-async def tail(links: Links, node_id: int, key: TopicPartition, end: int) -> tuple[int, int, int] | None:
-    """Which batch a log has in front of an offset: (base offset, size, CRC); None: none. Raises:
-    Unavailable."""
-    stored = (await links.fetch(node_id, {key: end - 1})).get(key)
-    if stored is None or not stored.batches:
-        return None
-    header = stored.batches[0][1]
-    return header.base_offset, header.size_bytes, header.crc

@@ -105,6 +105,8 @@ class Move:
     switched_at_ms: int | None = None
     gap_ms: int | None = None
     """From the order to hold to the order to serve from the target."""
+    fills_gaps: bool = False
+    """Whether offsets that have no record may be filled at a target that leaves none out."""
     copies: dict[str, str] = field(default_factory=dict)
     """Topic at the target -> id of the one at the source that it is a copy of, where it has one."""
 

@@ -543,6 +543,7 @@ moves = Table(
     Column("total_bytes", BigInteger, nullable=False),
     Column("switched_at_ms", BigInteger),
     Column("gap_ms", Integer),
+    Column("fills_gaps", Boolean, nullable=False, server_default=false()),
     Column("copies", JSON, nullable=False),
 )
 """Instances that go, or went, from one cluster to another. Of each at most one is not over."""

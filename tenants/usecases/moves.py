@@ -72,7 +72,7 @@ class Moves:
         with self._store.read() as connection:
             self._check(connection, instance, target)
 
-    def order(self, caller: Caller, instance_id: str, target: str) -> Move:
+    def order(self, caller: Caller, instance_id: str, target: str, *, fills_gaps: bool = False) -> Move:
         """Begin. Raises: NotFound, Invalid, Conflict, LimitReached, Unavailable without ports."""
         with self._store.write() as connection:
             instance = instances.by_id(connection, instance_id)
@@ -89,6 +89,7 @@ class Moves:
                 started_by=caller.actor,
                 started_at_ms=now_ms,
                 updated_at_ms=now_ms,
+                fills_gaps=fills_gaps,
             )
             moves.add(connection, move)
             # Its ports at the new brokers are there before it is: clients that come find them open.

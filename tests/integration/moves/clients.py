@@ -11,6 +11,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 PARTITIONS: Final = 3
 _QUIET: Final = {"log_level": 2}
 _PAYLOAD: Final = b"x" * 300
+TABLE_RECORDS: Final = 11_000
+TABLE: Final = {"cleanup.policy": "compact", "segment.bytes": "1048576", "min.cleanable.dirty.ratio": "0.01"}
 
 
 def make_topics(bootstrap: str, *names: str, **configs: str) -> None:
@@ -201,10 +203,41 @@ class Consuming(Worker):
         consumer.close()
 
 
-def begin_group(bootstrap: str, topic: str, group: str) -> None:
-    """Commit the beginning, so that nobody has to ask where to begin."""
+def fill_table(bootstrap: str, topic: str) -> None:
+    """Write a few keys many times to partition 0, and some once: three segments of 1 MiB and a little."""
+    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, **_QUIET})
+    for number in range(TABLE_RECORDS):
+        key = number % 7 if number % 50 else 1_000 + number  # holes between records that stay
+        producer.produce(topic, b"%010d" % number + _PAYLOAD, key=b"%d" % key, partition=0)
+        producer.poll(0)
+    assert producer.flush(60) == 0
+
+
+def wait_until_compacted(bootstrap: str, topic: str, *, within_s: float = 90.0) -> None:
+    """Until the cleaner has been over the segments that are full."""
+    deadline = time.monotonic() + within_s
+    while len(stored(bootstrap, topic)[0]) > TABLE_RECORDS // 2:
+        assert time.monotonic() < deadline, "it is not compacted"
+        time.sleep(0.5)
+
+
+def delete_half(bootstrap: str, topic: str) -> dict[int, int]:
+    """Delete the first half of each log; where each begins then."""
+    look = Consumer({"bootstrap.servers": bootstrap, "group.id": "look", **_QUIET})
+    ends = {index: look.get_watermark_offsets(TopicPartition(topic, index))[1] for index in range(PARTITIONS)}
+    look.close()
+    begins = {index: end // 2 for index, end in ends.items()}
+    admin = AdminClient({"bootstrap.servers": bootstrap, **_QUIET})
+    asked = [TopicPartition(topic, index, begin) for index, begin in begins.items()]
+    for future in admin.delete_records(asked).values():
+        future.result(20)
+    return begins
+
+
+def begin_group(bootstrap: str, topic: str, group: str, offsets: dict[int, int] | None = None) -> None:
+    """Commit the beginning, or these offsets, so that nobody has to ask where to begin."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, **_QUIET})
-    begin = [TopicPartition(topic, index, 0) for index in range(PARTITIONS)]
+    begin = [TopicPartition(topic, index, (offsets or {}).get(index, 0)) for index in range(PARTITIONS)]
     consumer.commit(offsets=begin, asynchronous=False)
     consumer.close()
 
@@ -215,6 +248,7 @@ def stored(bootstrap: str, topic: str, *, within_s: float = 60.0) -> dict[int, l
         {
             "bootstrap.servers": bootstrap,
             "group.id": "look",
+            "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
             "enable.partition.eof": True,

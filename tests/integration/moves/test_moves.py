@@ -44,9 +44,9 @@ def until(stack: Stack, instance: str, *phases: str, within_s: float = 120.0) ->
     return move
 
 
-def moved(stack: Stack, instance: str, to: str) -> dict[str, Any]:
-    """There, with the old copy removed."""
-    stack.api("POST", f"instances/{instance}/move", {"cluster": to}, expect=202)
+def moved(stack: Stack, instance: str, to: str, **wishes: bool) -> dict[str, Any]:
+    """There, with the old copy kept."""
+    stack.api("POST", f"instances/{instance}/move", {"cluster": to, **wishes}, expect=202)
     move = until(stack, instance, "switched", "cancelling", "cancelled")
     assert move["phase"] == "switched", move
     return move
