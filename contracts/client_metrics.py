@@ -118,6 +118,16 @@ def _pair(match: str) -> tuple[str, str]:
     return (key.strip(), pattern.strip()) if pattern.strip() else ("", "")
 
 
+class LostClient(msgspec.Struct, frozen=True, kw_only=True):
+    """The connection by which a client told of itself last has ended, and it did not say that it ends. Java's
+    clients seldom do: a producer that is closed with nothing in flight sends no last push."""
+
+    client_instance_id: str
+    """As Kafka's clients print it."""
+    age_ms: int
+    """Since it was heard last on that connection, when this is sent."""
+
+
 class ClientReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What one client of an instance has told last, through one gateway worker. All of it is its own word
     but for the address."""

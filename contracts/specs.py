@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from contracts.acls import Acl
-from contracts.client_metrics import ClientReport, MetricsSubscription
+from contracts.client_metrics import ClientReport, LostClient, MetricsSubscription
 from contracts.injected_faults import InjectedFault
 from contracts.oauth import OauthSpec
 from contracts.request_time import PERCENT_US_PER_S, default_request_percent
@@ -292,6 +292,8 @@ class GatewayInstanceReport(msgspec.Struct, frozen=True, kw_only=True):
     """New since the last report."""
     clients: tuple[ClientReport, ...] = ()
     """Clients that have told something of themselves since then."""
+    lost: tuple[LostClient, ...] = ()
+    """Clients whose connections have ended since then, after they had told it."""
 
 
 class GatewayClusterReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from contracts.client_metrics import ClientReport
+from contracts.client_metrics import ClientReport, LostClient
 from contracts.specs import GatewayClusterReport, GatewayInstanceReport, GatewayReport
 from gateway.worker import Worker
 from runtime.clock import epoch_ms
@@ -34,6 +34,7 @@ class Reporter:
         instances = []
         clients = self._clients()
         for served in self._worker.served.values():
+            told, lost = clients.get(served.instance_id, ((), ()))
             refused = tuple(served.refused)
             served.refused.clear()
             instances.append(
@@ -42,7 +43,8 @@ class Reporter:
                     connections=len(served.connections),
                     closed=dict(served.closed),
                     refused=refused,
-                    clients=clients.get(served.instance_id, ()),
+                    clients=told,
+                    lost=lost,
                 )
             )
         return GatewayReport(
@@ -59,18 +61,19 @@ class Reporter:
             ),
         )
 
-    def _clients(self) -> dict[str, tuple[ClientReport, ...]]:
-        """What clients have told, by instance: of each as many as there is room for, and what does not go
-        now goes with the next report."""
+    def _clients(self) -> dict[str, tuple[tuple[ClientReport, ...], tuple[LostClient, ...]]]:
+        """What clients have told, and those that are lost, by instance: of each as many as there is room for,
+        and what does not go now goes with the next report."""
         now_ms = self._worker.clock.monotonic_ms()
         telling = [served for served in self._worker.served.values() if served.client_metrics.waiting]
-        told: dict[str, tuple[ClientReport, ...]] = {}
+        told: dict[str, tuple[tuple[ClientReport, ...], tuple[LostClient, ...]]] = {}
         left = CLIENTS_TOLD_MAX
         for place, served in enumerate(sorted(telling, key=lambda one: one.client_metrics.waiting)):
-            most = left // (len(telling) - place)
-            taken = served.client_metrics.take_reports(max(1, most), now_ms)
-            told[served.instance_id] = taken
-            left -= len(taken)
+            most = max(1, left // (len(telling) - place))
+            taken = served.client_metrics.take_reports(most, now_ms)
+            lost = served.client_metrics.take_lost(most - len(taken), now_ms)
+            told[served.instance_id] = taken, lost
+            left -= len(taken) + len(lost)
         return told
 
     async def run(self) -> None:

@@ -18,7 +18,7 @@ class SharedClientReports:
         """A gateway worker has told."""
         with self._turn:
             for one in report.instances:
-                self._reports.receive(one.instance_id, one.clients, now_ms)
+                self._reports.receive(one.instance_id, one.clients, one.lost, now_ms)
 
     def hear(self, heard: Iterable[HeardClient], said_ms: int) -> None:
         """Another control process was told."""

@@ -30,7 +30,9 @@ def _who(call: Call) -> Who:
 
 def _subscribed(call: Call, request: GetTelemetrySubscriptionsRequest) -> Answer:
     now_ms = call.conversation.host.now_ms()
-    found = call.instance.client_metrics.subscribe(request.client_instance_id, _who(call), now_ms)
+    found = call.instance.client_metrics.subscribe(
+        request.client_instance_id, _who(call), call.conversation, now_ms
+    )
     if found is None:
         return call.answer(error_code=ErrorCode.throttling_quota_exceeded)
     call.conversation.client_instance_id = found.client_instance_id
@@ -54,6 +56,6 @@ def _pushed(call: Call, request: PushTelemetryRequest) -> Answer:
         request.metrics,
     )
     now_ms = call.conversation.host.now_ms()
-    error_code = call.instance.client_metrics.push(push, _who(call), now_ms)
+    error_code = call.instance.client_metrics.push(push, _who(call), call.conversation, now_ms)
     call.conversation.client_instance_id = push.client_instance_id
     return call.answer(error_code=error_code)

@@ -24,6 +24,7 @@ from contracts.client_metrics import (
     INTERVAL_MS_DEFAULT,
     TEXT_CHARS_MAX,
     ClientReport,
+    LostClient,
     MetricsSubscription,
 )
 from contracts.specs import InstanceSpec
@@ -36,7 +37,7 @@ CLIENTS_MAX: Final = 1_000
 forgotten, and may push again early."""
 REPORTS_MAX: Final = 64
 """Clients of an instance whose numbers wait on a worker for the next report, which is a second away: those of
-others are dropped until their next push."""
+others are dropped until their next push. As many that have lost their connections wait besides."""
 SHOWN_EVERY_MS: Final = 60_000
 """How often clients push what the console shows, unless the tenant wants it more often."""
 _EXPIRES_MS: Final = 60_000
@@ -158,7 +159,17 @@ class Subscribed(NamedTuple):
 class _Client:
     """One client instance that was heard of."""
 
-    __slots__ = ("got_ms", "has_asked", "is_over", "last", "pushed_ms", "seen_ms", "subscribed", "version")
+    __slots__ = (
+        "connection",
+        "got_ms",
+        "has_asked",
+        "is_over",
+        "last",
+        "pushed_ms",
+        "seen_ms",
+        "subscribed",
+        "version",
+    )
 
     def __init__(self, subscribed: Subscribed, version: int) -> None:
         self.subscribed = subscribed
@@ -170,6 +181,8 @@ class _Client:
         self.has_asked = True
         """Whether it got a subscription, and has not pushed since then; at another worker, perhaps."""
         self.seen_ms = 0
+        self.connection: object = None
+        """By which it was heard last; only compared."""
         self.is_over = False
         self.last = Outcome.TAKEN
 
@@ -210,6 +223,8 @@ class ClientMetrics:
         """In the order in which they were heard of."""
         self._waiting: dict[UUID, tuple[int, ClientReport]] = {}
         """When they came, and what is not reported yet."""
+        self._lost: dict[UUID, int] = {}
+        """Whose connections have ended, and when they were heard last."""
         self._subscriptions: tuple[MetricsSubscription, ...] = ()
         self._is_on = True
         self._version = 0
@@ -224,6 +239,7 @@ class ClientMetrics:
         self._version += 1
         if not self._is_on:
             self._waiting.clear()
+            self._lost.clear()
 
     @property
     def clients(self) -> int:
@@ -232,30 +248,32 @@ class ClientMetrics:
 
     @property
     def waiting(self) -> int:
-        """Clients whose numbers wait for a report."""
-        return len(self._waiting)
+        """Clients of whom something waits for a report."""
+        return len(self._waiting) + len(self._lost)
 
-    def subscribe(self, client_instance_id: UUID | None, who: Who, now_ms: int) -> Subscribed | None:
+    def subscribe(
+        self, client_instance_id: UUID | None, who: Who, connection: object, now_ms: int
+    ) -> Subscribed | None:
         """What a client is to push; None: it asks too early."""
         if client_instance_id is None:
             client_instance_id = UUID(bytes=self._draw(16), version=4)
-        client = self._client(client_instance_id, who, now_ms)
+        client = self._client(client_instance_id, who, connection, now_ms)
         if not client.may_get(now_ms):
             self.pushes[Outcome.TOO_EARLY] += 1
             return None
         client.gets(now_ms)
         return client.subscribed
 
-    def push(self, push: Push, who: Who, now_ms: int) -> ErrorCode:
+    def push(self, push: Push, who: Who, connection: object, now_ms: int) -> ErrorCode:
         """A client has told something."""
-        outcome = self._pushed(push, who, now_ms)
+        outcome = self._pushed(push, who, connection, now_ms)
         self.pushes[outcome] += 1
         return _ERRORS[outcome]
 
-    def _pushed(self, push: Push, who: Who, now_ms: int) -> Outcome:
+    def _pushed(self, push: Push, who: Who, connection: object, now_ms: int) -> Outcome:
         if push.client_instance_id is None or push.client_instance_id.int in _RESERVED:
             return Outcome.INVALID
-        client = self._client(push.client_instance_id, who, now_ms)
+        client = self._client(push.client_instance_id, who, connection, now_ms)
         was_over, client.is_over = client.is_over, push.is_last
         if was_over:
             client.last = Outcome.INVALID
@@ -302,9 +320,14 @@ class ClientMetrics:
         )
         return Outcome.TAKEN
 
-    def disconnected(self, client_instance_id: UUID) -> None:
-        """Its connection has ended: it begins anew, as at a broker of Kafka."""
-        self._clients.pop(client_instance_id, None)
+    def disconnected(self, client_instance_id: UUID, connection: object) -> None:
+        """Its connection has ended: it begins anew, as at a broker of Kafka, unless another is its last."""
+        client = self._clients.get(client_instance_id)
+        if client is None or client.connection is not connection:
+            return
+        del self._clients[client_instance_id]
+        if self._is_on and not client.is_over and len(self._lost) < REPORTS_MAX:
+            self._lost[client_instance_id] = client.seen_ms
 
     def take_reports(self, most: int, now_ms: int) -> tuple[ClientReport, ...]:
         """What is not reported yet, the oldest first; it is forgotten here."""
@@ -314,7 +337,16 @@ class ClientMetrics:
             taken.append(msgspec.structs.replace(report, age_ms=now_ms - came_ms))
         return tuple(taken)
 
-    def _client(self, client_instance_id: UUID, who: Who, now_ms: int) -> _Client:
+    def take_lost(self, most: int, now_ms: int) -> tuple[LostClient, ...]:
+        """Whose connections have ended, but for those whose last pushes are not reported yet."""
+        taken = [each for each in self._lost if each not in self._waiting][:most]
+        return tuple(
+            LostClient(client_instance_id=kafkas_text(each), age_ms=now_ms - self._lost.pop(each))
+            for each in taken
+        )
+
+    def _client(self, client_instance_id: UUID, who: Who, connection: object, now_ms: int) -> _Client:
+        self._lost.pop(client_instance_id, None)
         clients = self._clients
         while clients and next(iter(clients.values())).is_forgotten(now_ms):
             clients.popitem(last=False)
@@ -323,7 +355,7 @@ class ClientMetrics:
             client = clients[client_instance_id] = _Client(
                 self._subscribed(client_instance_id, who), self._version
             )
-        client.seen_ms = now_ms
+        client.seen_ms, client.connection = now_ms, connection
         clients.move_to_end(client_instance_id)
         while len(clients) > CLIENTS_MAX:
             clients.popitem(last=False)

@@ -443,7 +443,7 @@ class Requests:
         if self._conversation.fault_marks is not None:
             self._conversation.fault_marks.release(instance)
         if self._conversation.client_instance_id is not None:
-            instance.client_metrics.disconnected(self._conversation.client_instance_id)
+            instance.client_metrics.disconnected(self._conversation.client_instance_id, self._conversation)
 
 
 def _check_frame_bytes(row: Row, size: int) -> None:

@@ -68,8 +68,10 @@ class ClientView(ViewModel):
     address: str = Field(examples=["10.1.2.3"])
     group_id: str = Field(description="of a consumer; empty: none", examples=["orders"])
     transactional_id: str = Field(description="of a producer; empty: none", examples=[""])
-    state: Literal["live", "silent", "ended"] = Field(
-        description="`silent`: two pushes and more did not come; `ended`: it said so", examples=["live"]
+    state: Literal["live", "silent", "disconnected", "ended"] = Field(
+        description="`silent`: two pushes and more did not come; `disconnected`: the connection by which it "
+        "told last has ended; `ended`: it said so",
+        examples=["live"],
     )
     age_ms: int = Field(description="since its last push", examples=[12_000])
     push_interval_ms: int = Field(description="how often it is to push", examples=[60_000])
@@ -122,7 +124,7 @@ def _view(seen: Seen, now_ms: int) -> ClientView:
         address=report.address,
         group_id=report.group_id,
         transactional_id=report.transactional_id,
-        state=state_of(report, age_ms),
+        state=state_of(seen, now_ms),
         age_ms=age_ms,
         push_interval_ms=report.push_interval_ms,
         shown=ClientFigures(**figures(report.values)),

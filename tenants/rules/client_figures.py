@@ -4,7 +4,7 @@ Pure."""
 from collections.abc import Mapping
 from typing import Final, Literal
 
-from contracts.client_metrics import ClientReport
+from tenants.rules.client_reports import Seen
 
 _PRODUCER: Final = "org.apache.kafka.producer."
 _CONSUMER: Final = "org.apache.kafka.consumer."
@@ -49,8 +49,11 @@ def figures(values: Mapping[str, float]) -> dict[str, float | None]:
     }
 
 
-def state_of(report: ClientReport, age_ms: int) -> Literal["live", "silent", "ended"]:
+def state_of(seen: Seen, now_ms: int) -> Literal["live", "silent", "disconnected", "ended"]:
     """Whether the client is there, as far as its pushes say."""
-    if report.is_last:
+    if seen.report.is_last:
         return "ended"
-    return "silent" if age_ms > _SILENT_PUSHES * report.push_interval_ms else "live"
+    if seen.is_lost:
+        return "disconnected"
+    is_silent = now_ms - seen.seen_ms > _SILENT_PUSHES * seen.report.push_interval_ms
+    return "silent" if is_silent else "live"

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from sys import intern
 from typing import Final, NamedTuple
 
-from contracts.client_metrics import ClientReport
+from contracts.client_metrics import ClientReport, LostClient
 
 CLIENTS_KEPT: Final = 500
 """Clients of one instance that the console shows; one more and the one that was longest silent goes."""
@@ -21,6 +21,8 @@ _TOLD_ON_MAX: Final = 64
 _TOLD_ON_EACH: Final = 16
 """Of one instance: it goes through the database."""
 _SWEPT_EVERY_MS: Final = 60_000
+_TRAVEL_MS: Final = 1_000
+"""By how much reports may differ in the time that they take to come here."""
 
 
 class Seen(NamedTuple):
@@ -29,6 +31,13 @@ class Seen(NamedTuple):
     seen_ms: int
     """Monotonic."""
     report: ClientReport
+    is_lost: bool = False
+    """The connection by which it came has ended since."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more is expected of the client."""
+        return self.is_lost or self.report.is_last
 
 
 class HeardClient(NamedTuple):
@@ -37,6 +46,7 @@ class HeardClient(NamedTuple):
     instance_id: str
     age_ms: int
     report: ClientReport
+    is_lost: bool = False
 
 
 class ClientReports:
@@ -51,13 +61,18 @@ class ClientReports:
         self.forgotten = 0
         """Clients that had to make room for others."""
 
-    def receive(self, instance_id: str, reports: Iterable[ClientReport], now_ms: int) -> None:
-        """A gateway worker has told."""
+    def receive(
+        self, instance_id: str, reports: Iterable[ClientReport], lost: Iterable[LostClient], now_ms: int
+    ) -> None:
+        """A gateway worker has told, of its clients and of those that it has lost."""
         for report in reports:
-            self._take(instance_id, now_ms - report.age_ms, report)
-            key = instance_id, report.client_instance_id
-            self._ours[key] = now_ms
-            self._ours.move_to_end(key)
+            self._take(instance_id, Seen(now_ms - report.age_ms, report))
+            self._is_ours(instance_id, report.client_instance_id, now_ms)
+        for one in lost:
+            seen = self._kept(instance_id).get(one.client_instance_id)
+            if seen is not None and seen.seen_ms <= now_ms - one.age_ms + _TRAVEL_MS:
+                self._take(instance_id, seen._replace(is_lost=True))
+                self._is_ours(instance_id, one.client_instance_id, now_ms)
         while self._ours and next(iter(self._ours.values())) < now_ms - _TOLD_ON_MS:
             self._ours.popitem(last=False)
         if now_ms - self._swept_ms >= _SWEPT_EVERY_MS:
@@ -65,8 +80,8 @@ class ClientReports:
 
     def hear(self, heard: Iterable[HeardClient], said_ms: int) -> None:
         """Another control process was told, `age_ms` before `said_ms`."""
-        for instance_id, age_ms, report in heard:
-            self._take(instance_id, said_ms - age_ms, report)
+        for instance_id, age_ms, report, is_lost in heard:
+            self._take(instance_id, Seen(said_ms - age_ms, report, is_lost))
 
     def told_lately(self, now_ms: int) -> list[HeardClient]:
         """What was reported here lately, the newest of it."""
@@ -78,7 +93,7 @@ class ClientReports:
             seen = self._kept(instance_id).get(client)
             if seen is not None and told[instance_id] < _TOLD_ON_EACH:
                 told[instance_id] += 1
-                found.append(HeardClient(instance_id, now_ms - seen.seen_ms, seen.report))
+                found.append(HeardClient(instance_id, now_ms - seen.seen_ms, seen.report, seen.is_lost))
         return found
 
     def clients(self, instance_id: str, now_ms: int) -> list[Seen]:
@@ -94,15 +109,21 @@ class ClientReports:
     def _kept(self, instance_id: str) -> OrderedDict[str, Seen]:
         return self._instances.get(instance_id) or OrderedDict()
 
-    def _take(self, instance_id: str, seen_ms: int, report: ClientReport) -> None:
+    def _is_ours(self, instance_id: str, client: str, now_ms: int) -> None:
+        self._ours[instance_id, client] = now_ms
+        self._ours.move_to_end((instance_id, client))
+
+    def _take(self, instance_id: str, seen: Seen) -> None:
         clients = self._instances.setdefault(instance_id, OrderedDict())
-        before = clients.get(report.client_instance_id)
-        if before is not None and before.seen_ms >= seen_ms:
+        client = seen.report.client_instance_id
+        before = clients.get(client)
+        if before is not None and not _follows(seen, before):
             return
         if before is None:
             self._count += 1
-        clients[report.client_instance_id] = Seen(seen_ms, _shared(report))
-        clients.move_to_end(report.client_instance_id)
+        clients[client] = seen._replace(report=_shared(seen.report))
+        if before is None or seen.seen_ms > before.seen_ms:
+            clients.move_to_end(client)
         if len(clients) > CLIENTS_KEPT:
             self._forget(instance_id)
         if self._count > CLIENTS_KEPT_IN_ALL:
@@ -122,6 +143,14 @@ class ClientReports:
             self._count -= len(silent)
             if not clients:
                 del self._instances[instance_id]
+
+
+def _follows(seen: Seen, before: Seen) -> bool:
+    """Whether it is what came later. That a client is over is told once, soon after a push that may have
+    taken longer to come here."""
+    if seen.is_over and not before.is_over:
+        return seen.seen_ms > before.seen_ms - _TRAVEL_MS
+    return seen.seen_ms > before.seen_ms
 
 
 def _shared(report: ClientReport) -> ClientReport:

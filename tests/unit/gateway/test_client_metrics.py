@@ -25,6 +25,7 @@ from contracts.client_metrics import (
     TEXT_CHARS_MAX,
     VALUES_MAX,
     ClientReport,
+    LostClient,
     MetricsSubscription,
 )
 from gateway.otlp import ENTRIES_MAX, read_metrics
@@ -98,6 +99,10 @@ class Telling(Client):
         }
         code: ErrorCode = self.call(PUSH, 0, **known | changes).error_code
         return code
+
+    def lost(self) -> tuple[LostClient, ...]:
+        taken: tuple[LostClient, ...] = self.metrics.take_lost(1000, self.host.around.time_ms)
+        return taken
 
     def reports(self) -> tuple[ClientReport, ...]:
         taken: tuple[ClientReport, ...] = self.metrics.take_reports(1000, self.host.around.time_ms)
@@ -278,6 +283,42 @@ def test_a_client_is_forgotten_with_its_connection_and_after_three_intervals() -
     client.host.session.requests.discard()
     assert client.metrics.clients == 0
     assert client.get(got.client_instance_id).error_code is ErrorCode.none
+
+
+def test_a_client_that_goes_without_a_word_is_told_of_as_lost_after_its_last_push() -> None:
+    client = Telling()
+    got = client.get()
+    client.push(got, pushed({LATENCY: [point(1.0)]}))
+    client.passes(200)
+    client.host.session.requests.discard()
+    assert client.lost() == (), "its push is told first"
+    assert client.reports() and client.metrics.waiting == 1
+    client.passes(300)
+    (lost,) = client.lost()
+    assert lost.client_instance_id == kafkas_text(got.client_instance_id) and lost.age_ms == 500
+    assert client.lost() == () and client.metrics.waiting == 0
+
+
+def test_who_said_that_it_ends_or_came_back_or_is_heard_by_another_connection_is_not_lost() -> None:
+    client = Telling()
+    got = client.get()
+    client.push(got, terminating=True)
+    client.host.session.requests.discard()
+    assert client.reports() and client.lost() == ()
+    client.get(got.client_instance_id)
+    client.host.session.requests.discard()
+    client.get(got.client_instance_id)
+    assert client.lost() == ()
+    client.metrics.disconnected(got.client_instance_id, "one that it had before")
+    assert client.lost() == () and client.metrics.clients == 1
+
+
+def test_of_very_many_that_are_lost_at_once_some_are_told_of() -> None:
+    client = Telling()
+    for number in range(REPORTS_MAX + 50):
+        client.get(UUID(int=1000 + number))
+        client.host.session.requests.discard()
+    assert client.metrics.clients == 0 and len(client.lost()) == REPORTS_MAX
 
 
 # Subscriptions as config resources
