@@ -50,6 +50,7 @@ _GROUPS: Final = {
     "acl": ("acl.app", "What the users of an instance may do."),
     "topic": ("topic.app", "Topics of an instance."),
     "message": ("message.app", "Messages of a topic."),
+    "decoding": ("decoding.app", "Schemas that messages are shown by, and masked fields."),
     "group": ("group.app", "Consumer groups of an instance."),
     "replica": ("replica.app", "Replicas of partitions (operators)."),
     "leader": ("leader.app", "Who leads partitions (operators)."),

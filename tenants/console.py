@@ -24,6 +24,8 @@ from tenants.backend.facts import FactsSource
 from tenants.backend.group_lags import GroupLags
 from tenants.client_reports import SharedClientReports
 from tenants.config import ConsoleConfig
+from tenants.decoding.decoder import Decoder
+from tenants.decoding.registry import Schemas
 from tenants.feed import Feed
 from tenants.fleet import FleetSource
 from tenants.found import Found, FoundLedger
@@ -48,6 +50,7 @@ from tenants.store import followers, instances, registry
 from tenants.store.engine import Store
 from tenants.store.shared_session import Office, SharedSession, SoleOffice, others_live
 from tenants.system_topics import SystemTopics
+from tenants.tenant_http import TenantHttp
 from tenants.topic_figures import TopicFigures
 from tenants.topic_limits import TopicLimits
 from tenants.usage_counter import UsageCounter
@@ -58,6 +61,7 @@ from tenants.usecases.alarms import Alarms
 from tenants.usecases.bills import BillReports
 from tenants.usecases.ceilings import Ceilings
 from tenants.usecases.clusters import Clusters
+from tenants.usecases.decodings import Decodings
 from tenants.usecases.deletions import Deletions
 from tenants.usecases.idempotency import Idempotency
 from tenants.usecases.injected_faults import InjectedFaults
@@ -125,7 +129,10 @@ class Console:
         self.quota = QuotaSource(master)
         self.fleet = FleetSource(master, self.instances.names)
         self.topics = Topics(self.store, self.cluster)
-        self.messages = Messages(self.store, self.cluster, self.quota.is_full)
+        http = TenantHttp([ip_network(one) for one in config.webhook_ranges])
+        self._decoder = Decoder()
+        self.decodings = Decodings(self.store, config.secret, self._decoder, Schemas(http))
+        self.messages = Messages(self.store, self.cluster, self.quota.is_full, self.decodings.reading)
         self.facts = FactsSource(self.cluster)
         self.lags, self.hashing = GroupLags(), HashingLine()
         self.streams, self.requests = OpenStreams(), RequestsUnderWay()
@@ -148,8 +155,7 @@ class Console:
         self.series_recorder = self._series_recorder()
         self.usage_counter = UsageCounter(self.store, self.cluster, self.office)
         self.webhooks = Webhooks(self.store, config.secret)
-        sink = WebhookSink([ip_network(one) for one in config.webhook_ranges])
-        self.webhook_runner = WebhookRunner(self.webhooks, sink, self.office)
+        self.webhook_runner = WebhookRunner(self.webhooks, WebhookSink(http), self.office)
 
     def alarm_runner_of(self, office: Office) -> AlarmRunner:
         """Looks at alarms, and writes while `office` is held."""
@@ -324,6 +330,7 @@ class Console:
         self.apaches.close()
         self._tables.close()
         self.messages.close()
+        self._decoder.close()
         self.lags.times.close()
         if self.redis is not None:
             self.redis.close()

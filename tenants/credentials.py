@@ -1,5 +1,6 @@
 """Secrets: drawn, hashed, compared. Passwords as argon2id; tokens, being random, as SHA-256."""
 
+import base64
 import hashlib
 import hmac
 import secrets
@@ -7,6 +8,8 @@ from typing import Final
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from contracts.users import SALT_BYTES, SCRAM_MECHANISMS, KafkaUser, credential
 
@@ -17,6 +20,7 @@ ACCESS_KEY_PREFIX: Final = "AKID"
 """How the id of an access-key pair begins, as at Tencent Cloud."""
 _ALPHANUMERIC: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _ACCESS_KEY_LETTERS: Final = 32
+_NONCE_BYTES: Final = 12
 
 
 def new_password() -> str:
@@ -108,3 +112,27 @@ def password_matches(password_hash: str | None, password: str) -> bool:
 def needs_rehash(password_hash: str) -> bool:
     """Whether a hash was made with older parameters."""
     return _HASHER.check_needs_rehash(password_hash)
+
+
+def sealed(deployment_secret: str, purpose: str, text: str) -> str:
+    """A secret that somebody else's service asks for, which a hash would not give back. `purpose`: what it is
+    for, without which it is not opened."""
+    nonce = secrets.token_bytes(_NONCE_BYTES)
+    data = AESGCM(_sealing_key(deployment_secret)).encrypt(nonce, text.encode(), purpose.encode())
+    return base64.b64encode(nonce + data).decode()
+
+
+def unsealed(deployment_secret: str, purpose: str, text: str) -> str | None:
+    """What was sealed; None: with another secret, or for another purpose."""
+    data = base64.b64decode(text)
+    try:
+        opened = AESGCM(_sealing_key(deployment_secret)).decrypt(
+            data[:_NONCE_BYTES], data[_NONCE_BYTES:], purpose.encode()
+        )
+    except InvalidTag:
+        return None
+    return opened.decode()
+
+
+def _sealing_key(deployment_secret: str) -> bytes:
+    return hmac.new(deployment_secret.encode(), b"portico/sealed/1", hashlib.sha256).digest()

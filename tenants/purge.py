@@ -20,7 +20,7 @@ from tenants.rules.errors import NotFound, Refused
 from tenants.rules.lifecycle import Event, State
 from tenants.rules.model import Instance
 from tenants.shared_ledger import SharedLedger
-from tenants.store import alarms, followers, instances, registry, series, written_limits
+from tenants.store import alarms, decodings, followers, instances, registry, series, written_limits
 from tenants.store.engine import Store, StoreFault, feed_position
 from tenants.store.shared_session import Office
 
@@ -156,3 +156,4 @@ class Purge:
                 alarms.forget_instance(connection, instance.id)
                 written_limits.forget_instance(connection, instance.id)
                 series.forget_instance(connection, instance.id)
+                decodings.forget_instance(connection, instance.id)

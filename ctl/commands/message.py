@@ -24,6 +24,7 @@ class _Payload(TypedDict):
     text: str
     size_bytes: int
     is_cut: bool
+    problem: str
 
 
 class _Message(TypedDict):
@@ -132,7 +133,8 @@ def _line(payload: _Payload | None) -> str:
     if payload is None:
         return "-"
     rest = f"... ({payload['size_bytes']:,} bytes)" if payload["is_cut"] else ""
-    return ("hex:" if payload["format"] == "hex" else "") + _plain(payload["text"]) + rest
+    problem = f"  ({payload['problem']})" if payload["problem"] else ""
+    return ("hex:" if payload["format"] == "hex" else "") + _plain(payload["text"]) + rest + _plain(problem)
 
 
 def _plain(text: str) -> str:

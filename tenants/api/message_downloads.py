@@ -13,6 +13,7 @@ from tenants.api.context import Asker, Found, Plane
 from tenants.api.messages import VALUE_BYTES_MAX, Sought, sought_of
 from tenants.api.topics import Topic
 from tenants.backend.topics import check_name
+from tenants.rules.decoding import Note
 from tenants.rules.message_scan import Asked, Message, Piece
 from tenants.rules.message_text import Encoding, text_of
 from tenants.usecases.messages import Viewed
@@ -22,15 +23,17 @@ LIMIT_MAX: Final = 1_000
 """Messages of one download; `portico-next-cursor` goes on behind them."""
 NDJSON: Final = "application/x-ndjson"
 NEXT_CURSOR: Final = "Portico-Next-Cursor"
+_AS_SENT: Final = Note()
 _COLUMNS: Final = (
     *("partition", "offset", "timestamp_ms"),
     *("key_format", "key", "value_format", "value", "value_is_cut", "headers"),
+    *("value_schema_id", "value_problem"),
 )
 _EXAMPLES: Final = {
     NDJSON: '{"partition": 0, "offset": 4711, "timestamp_ms": 1795000000000, "key_format": "text", '
     '"key": "order-17", "value_format": "json", "value": "{\\"order\\": 17}", "value_is_cut": false, '
-    '"headers": []}\n',
-    CSV: ",".join(_COLUMNS) + "\r\n0,4711,1795000000000,text,order-17,text,paid,false,[]\r\n",
+    '"headers": [], "value_schema_id": null, "value_problem": ""}\n',
+    CSV: ",".join(_COLUMNS) + "\r\n0,4711,1795000000000,text,order-17,text,paid,false,[],,\r\n",
 }
 
 
@@ -84,6 +87,7 @@ async def download_messages(
         sought.begin,
         asked,
         read_committed=not sought.uncommitted,
+        as_sent=sought.encoding is not Encoding.AUTO,
         told=lambda viewed: _answer(viewed, sought, format, f"{topic}-{epoch_ms()}"),
         is_download=True,
     )
@@ -109,8 +113,8 @@ def _cells(row: dict[str, Any]) -> Sequence[object]:
 
 
 def _row(message: Message, encoding: Encoding) -> dict[str, Any]:
-    key_format, key = _shown(message.key, encoding)
-    value_format, value = _shown(message.value, encoding)
+    key_format, key = _shown(message.key, encoding, message.key_note)
+    value_format, value = _shown(message.value, encoding, message.value_note)
     return {
         "partition": message.partition,
         "offset": message.offset,
@@ -124,11 +128,13 @@ def _row(message: Message, encoding: Encoding) -> dict[str, Any]:
             [_shown(name, Encoding.AUTO)[1], _shown(content, encoding)[1]]
             for name, content in message.headers
         ],
+        "value_schema_id": message.value_note.schema_id,
+        "value_problem": message.value_note.problem,
     }
 
 
-def _shown(piece: Piece | None, encoding: Encoding) -> tuple[str | None, str | None]:
+def _shown(piece: Piece | None, encoding: Encoding, note: Note = _AS_SENT) -> tuple[str | None, str | None]:
     if piece is None:
         return None, None
-    told = text_of(piece, encoding)
+    told = text_of(piece, encoding, note)
     return told.shown.value, told.text

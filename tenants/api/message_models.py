@@ -7,6 +7,7 @@ from typing import Final
 from pydantic import Field
 
 from tenants.api.models import Count, RequestModel, ViewModel
+from tenants.rules.decoding import SchemaKind
 from tenants.rules.message_text import Shown
 
 
@@ -19,16 +20,35 @@ class StoppedBy(StrEnum):
     TIME = "time"
 
 
-_PAYLOAD: Final = {"format": "text", "text": "order-17", "size_bytes": 8, "is_cut": False}
+_PAYLOAD: Final = {
+    "format": "text",
+    "text": "order-17",
+    "size_bytes": 8,
+    "is_cut": False,
+    "decoded_by": None,
+    "schema_id": None,
+    "problem": "",
+}
 
 
 class Payload(ViewModel):
     """Bytes of a message: a key, a value, a header's name or value."""
 
-    format: Shown = Field(description="what `text` is: `json` (as it was sent), `text`, or `hex`")
+    format: Shown = Field(description="what `text` is: `json` (as it was sent, or decoded), `text`, or `hex`")
     text: str = Field(description="the bytes, or their begin", examples=['{"order": 17}'])
-    size_bytes: int = Field(description="of the whole, also where `text` is its begin only", examples=[13])
+    size_bytes: int = Field(description="of the whole, also where `text` is its begin", examples=[13])
     is_cut: bool = Field(description="whether `text` is its begin only")
+    decoded_by: SchemaKind | None = Field(
+        default=None, description="which kind of schema says what it is; null: none does", examples=["avro"]
+    )
+    schema_id: int | None = Field(
+        default=None, description="of the registry; null: it names none", examples=[17]
+    )
+    problem: str = Field(
+        default="",
+        description="why it was not decoded, or does not fit its schema; empty: nothing is wrong",
+        examples=[""],
+    )
 
 
 class HeaderView(ViewModel):

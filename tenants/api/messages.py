@@ -24,6 +24,7 @@ from tenants.api.message_models import (
 )
 from tenants.api.topics import Topic
 from tenants.backend.topics import check_name
+from tenants.rules.decoding import Note
 from tenants.rules.errors import Invalid
 from tenants.rules.lifecycle import Fault
 from tenants.rules.message_begin import From
@@ -37,6 +38,7 @@ router = APIRouter(prefix="/v1/instances/{instance}/topics/{topic}/messages", ta
 LIMIT_MAX: Final = 200
 VALUE_BYTES_MAX: Final = 1024 * 1024
 _OLDER, _NEWER = "older", "newer"
+_AS_SENT: Final = Note()
 _CURSOR_CHARACTERS_MAX: Final = 8_000
 _Cursor = Annotated[
     str | None, Query(max_length=_CURSOR_CHARACTERS_MAX, description="of a view before this one")
@@ -132,6 +134,7 @@ async def messages(
         sought.begin,
         asked,
         read_committed=not sought.uncommitted,
+        as_sent=sought.encoding is not Encoding.AUTO,
         told=lambda viewed: _list_view(viewed, sought).model_dump_json().encode(),
     )
     return Response(told, media_type="application/json")
@@ -273,8 +276,8 @@ def _message_view(message: Message, encoding: Encoding) -> MessageView:
         timestamp=timestamp,
         timestamp_ms=timestamp_ms,
         is_log_append_time=message.is_log_append_time,
-        key=_payload(message.key, encoding),
-        value=_payload(message.value, encoding),
+        key=_payload(message.key, encoding, message.key_note),
+        value=_payload(message.value, encoding, message.value_note),
         headers=[
             HeaderView(name=_shown(name, Encoding.AUTO), value=_payload(value, encoding))
             for name, value in message.headers
@@ -284,11 +287,18 @@ def _message_view(message: Message, encoding: Encoding) -> MessageView:
     )
 
 
-def _payload(piece: Piece | None, encoding: Encoding) -> Payload | None:
-    return None if piece is None else _shown(piece, encoding)
+def _payload(piece: Piece | None, encoding: Encoding, note: Note = _AS_SENT) -> Payload | None:
+    return None if piece is None else _shown(piece, encoding, note)
 
 
-def _shown(piece: Piece, encoding: Encoding) -> Payload:
-    told = text_of(piece, encoding)
-    is_cut = len(piece.data) < piece.size_bytes
-    return Payload(format=told.shown, text=told.text, size_bytes=piece.size_bytes, is_cut=is_cut)
+def _shown(piece: Piece, encoding: Encoding, note: Note = _AS_SENT) -> Payload:
+    told = text_of(piece, encoding, note)
+    return Payload(
+        format=told.shown,
+        text=told.text,
+        size_bytes=piece.size_bytes,
+        is_cut=len(piece.data) < piece.size_bytes,
+        decoded_by=note.kind,
+        schema_id=note.schema_id,
+        problem=note.problem,
+    )

@@ -7,9 +7,10 @@ each from its begin; the first is one offset wide, for only then is known how ma
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import Final, NamedTuple, TypeAlias
 
+from tenants.rules.decoding import Note, Read
 from tenants.rules.message_filter import Filter
 from wire.batch import HEADER_SIZE, BatchError, BatchHeader, check_crc
 from wire.compression import PayloadTooLarge, PayloadUnreadable, decompress
@@ -41,6 +42,12 @@ _ANSWER_BYTES_MIN: Final = 64 * 1024
 _ANSWER_BYTES_MAX: Final = 1024 * 1024
 _GROWTH: Final = 4
 _GROWTH_OVER_GAPS: Final = 16
+_ANY: Final = Filter()
+
+
+Steps: TypeAlias = Generator[list[RecordView] | None, Sequence[Read] | None, None]
+"""None: others may have their turn. Records: they are to be decoded, and sent as they were read; None is sent
+where there is no time for it."""
 
 
 class Piece(NamedTuple):
@@ -63,6 +70,8 @@ class Message(NamedTuple):
     """The first ones."""
     header_count: int
     size_bytes: int
+    key_note: Note = Note()
+    value_note: Note = Note()
 
 
 class Asked(NamedTuple):
@@ -72,6 +81,8 @@ class Asked(NamedTuple):
     value_bytes_max: int
     filter: Filter
     newest_first: bool
+    decodes: bool = False
+    """Whether records are read by schemas, or not all of them may be seen: filters look at what is read."""
 
 
 class Budget:
@@ -178,7 +189,7 @@ class Look:
     def _is_full(self) -> bool:
         return len(self.found) >= self.asked.limit
 
-    def take(self, records: memoryview, aborted: Iterable[tuple[int, int]]) -> Iterator[None]:
+    def take(self, records: memoryview, aborted: Iterable[tuple[int, int]]) -> Steps:
         """Look through what a broker answered, in steps."""
         self.budget.begin_step()
         self.budget.fetched_bytes += len(records)
@@ -206,9 +217,13 @@ class Look:
         self.position = self.stop
         self._passed(0)
 
-    def _look_into(self, batch: memoryview, header: BatchHeader) -> Generator[None, None, bool]:
+    def _look_into(
+        self, batch: memoryview, header: BatchHeader
+    ) -> Generator[list[RecordView] | None, Sequence[Read] | None, bool]:
         """Whether nothing that is wanted is left in the batch."""
         seen = bytes_seen = 0
+        waiting: list[RecordView] = []
+        at_once = self._decoded_at_once
         try:
             check_crc(batch, 0, header)
             check_count(header)
@@ -218,13 +233,16 @@ class Look:
                 seen += 1
                 if record is not None:
                     bytes_seen += record.size_bytes
-                    self._see(record, header)
-                    self.budget.look_at_clock()
-                    if self._is_full or self.budget.records >= RECORDS_MAX or self._ends_late():
+                    waiting.append(record)
+                if len(waiting) >= at_once:
+                    if (yield from self._see_all(waiting, header)):
                         return False
+                    waiting = []
                 if seen >= _STEP_RECORDS or bytes_seen >= _STEP_BYTES or self.budget.is_step_over:
-                    seen = bytes_seen = 0
-                    yield
+                    if (yield from self._see_all(waiting, header)):
+                        return False
+                    waiting, seen, bytes_seen = [], 0, 0
+                    yield None
                     self.budget.begin_step()
         except (BatchError, PayloadUnreadable) as error:
             if isinstance(error, PayloadTooLarge):
@@ -232,18 +250,46 @@ class Look:
             self.unreadable.append(
                 Unreadable(self.partition, header.base_offset, header.last_offset, str(error))
             )
+        if (yield from self._see_all(waiting, header)):
+            return False
         self.budget.look_at_clock()
-        yield
+        yield None
         self.budget.begin_step()
         return True
 
-    def _see(self, record: RecordView, header: BatchHeader) -> None:
+    @property
+    def _decoded_at_once(self) -> int:
+        """Records that are decoded together: no more than are wanted, where all of them are."""
+        if not self.asked.decodes:
+            return 1
+        return min(_STEP_RECORDS, self.asked.limit) if self.asked.filter == _ANY else _STEP_RECORDS
+
+    def _see_all(
+        self, waiting: list[RecordView], header: BatchHeader
+    ) -> Generator[list[RecordView] | None, Sequence[Read] | None, bool]:
+        """Whether no more is looked at."""
+        read: Sequence[Read] = ()
+        if self.asked.decodes and waiting:
+            self.budget.look_at_clock()
+            told = yield waiting
+            self.budget.begin_step()
+            if told is None:
+                return True
+            read = told
+        for place, record in enumerate(waiting):
+            self._see(record, read[place] if read else Read(record), header)
+            self.budget.look_at_clock()
+            if self._is_full or self.budget.records >= RECORDS_MAX or self._ends_late():
+                return True
+        return False
+
+    def _see(self, record: RecordView, read: Read, header: BatchHeader) -> None:
         self.position = max(self.position, record.offset + 1)
         if record.offset < self._window_low:
             return
         self.budget.records += 1
-        if self.asked.filter.holds(record):
-            self._find(_message(self.partition, record, header, self.asked))
+        if self.asked.filter.holds(read.record):
+            self._find(_message(self.partition, read, header, self.asked))
 
     def _ends_late(self) -> bool:
         """Whether no more is looked at, for the time is spent."""
@@ -371,7 +417,8 @@ def _next_width(width: int, size_bytes: int) -> int:
     return max(1, min(width * _GROWTH, width * _WINDOW_BYTES // size_bytes))
 
 
-def _message(partition: int, record: RecordView, header: BatchHeader, asked: Asked) -> Message:
+def _message(partition: int, read: Read, header: BatchHeader, asked: Asked) -> Message:
+    record = read.record
     bytes_max = asked.value_bytes_max
     headers_max = HEADERS_SEEN_MAX if asked.limit == 1 else HEADERS_SHOWN_MAX
     headers: list[tuple[Piece, Piece | None]] = []
@@ -391,6 +438,8 @@ def _message(partition: int, record: RecordView, header: BatchHeader, asked: Ask
         headers=tuple(headers),
         header_count=record.header_count,
         size_bytes=record.size_bytes,
+        key_note=read.key,
+        value_note=read.value,
     )
 
 

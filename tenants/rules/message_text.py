@@ -6,12 +6,14 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from tenants.rules.decoding import Note
 from tenants.rules.message_scan import Piece
 
 _UNFINISHED_BYTES_MAX: Final = 3
 """Bytes of a character whose last is cut off."""
 _NOT_TEXT: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _BEGINS_JSON: Final = re.compile(r"\s*[\[{]")
+_AS_SENT: Final = Note()
 
 
 class Encoding(StrEnum):
@@ -37,8 +39,11 @@ class Text(NamedTuple):
     text: str
 
 
-def text_of(piece: Piece, encoding: Encoding) -> Text:
-    """The bytes of a piece. What is no UTF-8 is replaced where text is wanted, and hex otherwise."""
+def text_of(piece: Piece, encoding: Encoding, note: Note = _AS_SENT) -> Text:
+    """The bytes of a piece. What is no UTF-8 is replaced where text is wanted, and hex otherwise; what should
+    have been decoded and was not is hex, too."""
+    if encoding is Encoding.AUTO and note.problem and note.is_raw:
+        encoding = Encoding.HEX
     is_cut = len(piece.data) < piece.size_bytes
     if encoding is Encoding.TEXT:
         return Text(Shown.TEXT, piece.data.decode(errors="replace"))

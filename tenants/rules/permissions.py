@@ -26,6 +26,7 @@ class Permission(StrEnum):
 
     READ = "read"
     READ_MESSAGES = "read_messages"
+    READ_MASKED = "read_masked"
     SEND_MESSAGES = "send_messages"
     TOPICS = "topics"
     ALARMS = "alarms"
@@ -40,6 +41,7 @@ class Permission(StrEnum):
 MEANINGS: Final = {
     Permission.READ: "see instances, topics, groups, quota, usage and bills",
     Permission.READ_MESSAGES: "see what is in topics: keys, values and headers of messages",
+    Permission.READ_MASKED: "see what an owner has masked in messages",
     Permission.SEND_MESSAGES: "write messages to topics from the console",
     Permission.TOPICS: "create, change and delete topics, and reset groups' offsets",
     Permission.ALARMS: "acknowledge and silence alarms",
@@ -55,6 +57,7 @@ _DEVELOPER: Final = _VIEWER | {
     *(Permission.READ_MESSAGES, Permission.SEND_MESSAGES, Permission.TOPICS, Permission.ALARMS)
 }
 _OWNER: Final = _DEVELOPER | {
+    Permission.READ_MASKED,
     Permission.INSTANCES,
     Permission.KEYS,
     Permission.MEMBERS,
@@ -64,7 +67,7 @@ PERMISSIONS: Final = {
     Role.VIEWER: _VIEWER,
     Role.DEVELOPER: _DEVELOPER,
     Role.OWNER: _OWNER,
-    Role.OPERATOR: _OWNER | {Permission.EVERY_TENANT},
+    Role.OPERATOR: _OWNER - {Permission.READ_MASKED} | {Permission.EVERY_TENANT},
     Role.ADMIN: frozenset(Permission),
 }
 STAFF: Final = frozenset({Role.OPERATOR, Role.ADMIN})
@@ -116,6 +119,8 @@ NEEDED: Final[dict[Permission, tuple[str, ...]]] = {
         f"GET {_INSTANCE}/topics",
         f"GET {_TOPIC}",
         f"GET {_TOPIC}/whitelist",
+        f"GET {_TOPIC}/decoding",
+        f"GET {_INSTANCE}/schema-registry",
         f"GET {_INSTANCE}/groups",
         f"GET {_GROUP}",
         "GET /v1/deleted-instances",
@@ -149,6 +154,10 @@ NEEDED: Final[dict[Permission, tuple[str, ...]]] = {
         f"PATCH {_INSTANCE}/whitelist",
         f"PUT {_TOPIC}/whitelist",
         f"DELETE {_TOPIC}/whitelist",
+        f"PUT {_TOPIC}/decoding",
+        f"DELETE {_TOPIC}/decoding",
+        f"PUT {_INSTANCE}/schema-registry",
+        f"DELETE {_INSTANCE}/schema-registry",
         f"POST {_INSTANCE}/users",
         f"POST {_INSTANCE}/users/{{user}}/password",
         f"PATCH {_INSTANCE}/users/{{user}}",

@@ -58,7 +58,7 @@ def fault_of_url(url: str) -> str | None:
     if parts.scheme not in _SCHEMES or not parts.hostname:
         return "must begin with https:// (or http://) and name a host"
     if parts.username is not None or parts.password is not None:
-        return "must have no user and no password: its messages are signed"
+        return "must have no user and no password in it"
     if parts.fragment:
         return "must have no fragment"
     return "is no URL" if port == 0 else None

@@ -566,3 +566,29 @@ series_blocks = Table(
     Index("ix_series_blocks_start", "step_ms", "start_ms"),
 )
 """Points of one instance, empty: of the deployment."""
+
+schema_registries = Table(
+    "schema_registries",
+    metadata,
+    Column("instance_id", String(12), ForeignKey("instances.id"), primary_key=True),
+    Column("url", Text, nullable=False),
+    Column("user", Text, nullable=False),
+    Column("password", Text, nullable=False),
+    Column("revision", BigInteger, nullable=False),
+)
+"""Where schemas of an instance's messages are. `password`: sealed with the deployment's secret."""
+
+topic_decodings = Table(
+    "topic_decodings",
+    metadata,
+    Column("instance_id", String(12), ForeignKey("instances.id"), primary_key=True),
+    Column("topic", String(249), primary_key=True),
+    Column("kind", String(16)),
+    Column("schema_text", Text, nullable=False),
+    Column("message", Text, nullable=False),
+    Column("has_registry_header", Boolean, nullable=False),
+    Column("masked_fields", JSON, nullable=False),
+    Column("masked_headers", JSON, nullable=False),
+    Column("masks_key", Boolean, nullable=False),
+)
+"""How a topic's messages are read (`tenants.rules.decoding.Decoding`); no row: nobody has said."""

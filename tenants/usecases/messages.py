@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple, TypeVar
 
@@ -17,7 +17,9 @@ from runtime.clock import cpu_ns, epoch_ms, monotonic_ms
 from tenants.backend import messages, topics
 from tenants.backend.cluster import Cluster
 from tenants.backend.messages import Fetched, PaidConnections, paid_connections
+from tenants.decoding.reading import Reading
 from tenants.rules.callers import ViewsUnderWay
+from tenants.rules.decoding import Read
 from tenants.rules.errors import Conflict, Invalid, Unavailable
 from tenants.rules.lifecycle import Fault, State
 from tenants.rules.message_begin import Ends, From, begun
@@ -27,6 +29,7 @@ from tenants.rules.message_scan import (
     Budget,
     Look,
     Page,
+    Steps,
     page_of,
 )
 from tenants.rules.model import Caller, Instance
@@ -34,12 +37,16 @@ from tenants.rules.moves import cluster_to_write
 from tenants.store import audit
 from tenants.store.engine import Store
 from wire.batch import Record, build_batch
+from wire.record_views import RecordView
 
 T = TypeVar("T")
 PARTITIONS_MAX: Final = 100
 """Partitions that one view of messages looks into."""
 VIEW_MS_MAX: Final = 10_000
 """How long one view of messages may take, its waiting for the instance's rate included."""
+DECODING_MS_MAX: Final = 6_000
+"""How long one view waits for its messages to be decoded, and for the schemas of that."""
+_OVER: Final[tuple[RecordView, ...]] = ()
 _ANSWER_BYTES_MAX: Final = 1024 * 1024
 _SEND_S: Final = 10.0
 _AUDITED_FOR_MS: Final = 600_000
@@ -71,11 +78,14 @@ class Messages:
         store: Store,
         cluster_of: Callable[[str], Awaitable[Cluster]],
         is_full: Callable[[str], Awaitable[bool]],
+        reading_of: Callable[[Caller, Instance, str], Reading],
     ) -> None:
-        """`is_full`: whether an instance may not be written to, as the quota master has decided."""
+        """`is_full`: whether an instance may not be written to, as the quota master has decided.
+        `reading_of`: how a topic is read by somebody; blocks."""
         self._store = store
         self._cluster_of = cluster_of
         self._is_full = is_full
+        self._reading_of = reading_of
         self._views = ViewsUnderWay()
         self._reader = ThreadPoolExecutor(1, "messages")
         """One thread for all views, which take turns by steps: at most one holds the loop up."""
@@ -93,9 +103,11 @@ class Messages:
         read_committed: bool,
         told: Callable[[Viewed], T],
         is_download: bool = False,
+        as_sent: bool = False,
     ) -> T:
         """Messages of a topic or one of its partitions, as `told` tells them in the reader's thread.
 
+        `as_sent`: not decoded, where the caller may see all of them.
         Raises: NotFound, Invalid, Conflict, TooMany, Unavailable.
         """
         _refuse_suspended(instance)
@@ -103,6 +115,8 @@ class Messages:
         found = await topics.existing(cluster, instance.id, topic)
         leaders = _leaders(found, topic, partition)
         _check_size(asked, len(leaders))
+        reading = await asyncio.to_thread(self._reading_of, caller, instance, topic)
+        asked = asked._replace(decodes=not (reading.changes_nothing or (as_sent and reading.shows_all)))
         with self._views.one(caller.tenant, instance.id):
             if is_download:  # what is taken away is told each time
                 await asyncio.to_thread(self._audit, caller, instance, "message.download", topic)
@@ -114,7 +128,7 @@ class Messages:
                 cluster, instance.id, leaders, begin, asked, budget, read_committed=read_committed
             )
             async with paid_connections(cluster, instance.id) as connections:
-                view = _View(connections, instance.id, topic, looks, budget, self._reader)
+                view = _View(connections, instance.id, topic, looks, budget, self._reader, reading)
                 ended = await view.run({key[1]: node for key, node in leaders.items()}, read_committed)
             if all(look.fault is not None for look in looks):
                 raise Unavailable(
@@ -193,12 +207,14 @@ class _View:
         looks: list[Look],
         budget: Budget,
         reader: ThreadPoolExecutor,
+        reading: Reading,
     ) -> None:
-        self._connections, self._topic = connections, topic
+        self._connections, self._topic, self._reading = connections, topic, reading
         self._physical_topic = physical_name(instance_id, topic)
         self._looks = looks
         self._budget, self._reader = budget, reader
         self._deadline_ms = monotonic_ms() + VIEW_MS_MAX
+        self._decoding_left_ms = DECODING_MS_MAX
 
     async def run(self, leaders: dict[int, int], read_committed: bool) -> str:
         """Read until everything wanted is found, or as long as may be: what ended it."""
@@ -242,14 +258,37 @@ class _View:
                 look.fault = _FAULTS.get(one.error_code, f"the broker answered {one.error_code.name.upper()}")
             elif len(one.records):
                 steps = look.take(one.records, one.aborted)
-                while await loop.run_in_executor(self._reader, next, steps, True) is None:
+                read: Sequence[Read] | None = None
+                while (wanted := await loop.run_in_executor(self._reader, _step, steps, read)) is not _OVER:
                     # Others' steps come in between.
+                    read = await self._read(wanted) if wanted else None
                     if monotonic_ms() >= self._deadline_ms:
                         self._budget.end()
             elif look is turn[0] and not is_throttled:
                 look.nothing()
             if self._budget.is_spent:
                 return
+
+    async def _read(self, records: Sequence[RecordView]) -> Sequence[Read] | None:
+        """As the viewer may see them; None: there is no time for it."""
+        left_ms = min(self._deadline_ms - monotonic_ms(), self._decoding_left_ms)
+        began_ms = monotonic_ms()
+        try:
+            async with asyncio.timeout(max(left_ms, 0) / 1000):
+                return await self._reading.read(records)
+        except TimeoutError:
+            self._budget.end()
+            return None
+        finally:
+            self._decoding_left_ms -= monotonic_ms() - began_ms
+
+
+def _step(steps: Steps, read: Sequence[Read] | None) -> Sequence[RecordView] | None:
+    """One of them; `_OVER` at their end."""
+    try:
+        return steps.send(read)
+    except StopIteration:
+        return _OVER
 
 
 def _viewed(looks: list[Look], asked: Asked, budget: Budget, ended: str, at_ms: int) -> Viewed:

@@ -32,6 +32,8 @@ _BODIES = {
     ("POST", "/v1/instances/{instance}/topics/{topic}/delete-records"): {},
     ("PATCH", "/v1/instances/{instance}/users/{user}"): {"superuser": True},
     ("PUT", "/v1/instances/{instance}/oauth"): {"issuer": "i", "audience": "a", "jwks": JWKS},
+    ("PUT", "/v1/instances/{instance}/schema-registry"): {"url": "https://registry.example.com"},
+    ("PUT", "/v1/instances/{instance}/topics/{topic}/decoding"): {"masked_fields": ["email"]},
     ("PATCH", "/v1/instances/{instance}/acls"): {"enforced": True},
     ("POST", "/v1/absent-instances/{instance}/adopt"): {"tenant": "other"},
 }

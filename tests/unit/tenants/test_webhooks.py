@@ -25,9 +25,10 @@ from tenants.store.instances import Place
 from tenants.store.shared_session import SoleOffice
 from tenants.store.webhooks import Resting, Webhook
 from tenants.store.webhooks import due as due_of
+from tenants.tenant_http import LOOKUPS_MAX_PER_TENANT, TenantHttp
 from tenants.usecases import webhooks
 from tenants.webhook_runner import ATTEMPTS_MAX_PER_TENANT, WebhookRunner
-from tenants.webhook_sink import LOOKUPS_MAX_PER_TENANT, WebhookSink
+from tenants.webhook_sink import WebhookSink
 from tests.unit.tenants.conftest import Caller
 
 Answering = Callable[[asyncio.StreamWriter], Awaitable[None]]
@@ -98,7 +99,7 @@ def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def runner(plane: Console) -> WebhookRunner:
-    return WebhookRunner(plane.webhooks, WebhookSink(LOOPBACK), SoleOffice())
+    return WebhookRunner(plane.webhooks, WebhookSink(TenantHttp(LOOPBACK)), SoleOffice())
 
 
 async def send(runner: WebhookRunner, now_ms: int | None = None) -> None:
@@ -201,7 +202,7 @@ async def test_an_endless_answer_is_not_read_and_a_silent_sink_is_given_up(
     sink.answer = endless
     await send(runner)
     assert [one["state"] for one in await log(operator, hook)] == ["delivered"]
-    monkeypatch.setattr("tenants.webhook_sink.ATTEMPT_MS_MAX", 300)
+    monkeypatch.setattr("tenants.tenant_http.ATTEMPT_MS_MAX", 300)
     sink.answer = silent
     await operator("POST", f"webhooks/{hook['id']}/test")
     await send(runner)
@@ -227,7 +228,7 @@ async def test_nothing_is_sent_to_where_tenants_may_not_reach(
 ) -> None:
     """Whatever the name looks like: what it resolves to is looked at, and connected to."""
     port = sink.url.rpartition(":")[2].partition("/")[0]
-    runner = WebhookRunner(plane.webhooks, WebhookSink([]), SoleOffice())
+    runner = WebhookRunner(plane.webhooks, WebhookSink(TenantHttp([])), SoleOffice())
     hook = await made(operator, f"http://{host}:{port}/")
     await operator("POST", f"webhooks/{hook['id']}/test")
     await send(runner)
@@ -252,8 +253,8 @@ async def test_a_name_is_resolved_once_and_all_it_says_must_be_allowed(
         found = answers[min(len(asked), len(answers)) - 1]
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (one, port)) for one in found]
 
-    monkeypatch.setattr("tenants.webhook_sink.socket.getaddrinfo", resolve)
-    runner = WebhookRunner(plane.webhooks, WebhookSink(LOOPBACK), SoleOffice())
+    monkeypatch.setattr("tenants.tenant_http.socket.getaddrinfo", resolve)
+    runner = WebhookRunner(plane.webhooks, WebhookSink(TenantHttp(LOOPBACK)), SoleOffice())
     hook = await made(operator, f"http://rebound.example:{port}/")
     await operator("POST", f"webhooks/{hook['id']}/test")
     await send(runner)
@@ -280,7 +281,7 @@ async def test_nothing_tells_where_a_name_leads(
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (known[host], port))]
 
-    monkeypatch.setattr("tenants.webhook_sink.socket.getaddrinfo", resolve)
+    monkeypatch.setattr("tenants.tenant_http.socket.getaddrinfo", resolve)
     port = sink.url.rpartition(":")[2].partition("/")[0]
     sink.close()
     told = {}
@@ -304,7 +305,9 @@ async def test_nothing_tells_which_ports_of_our_own_machine_are_open() -> None:
 
     server = await asyncio.start_server(serve, "::1", 0)
     port = server.sockets[0].getsockname()[1]
-    sink = WebhookSink([ip_network("::1/128")])  # which stands for a public address of this machine
+    sink = WebhookSink(
+        TenantHttp([ip_network("::1/128")])
+    )  # which stands for a public address of this machine
     urls = [f"{scheme}://[::1]:{port}/" for scheme in ("http", "https")]
     is_open = [await sink.post("acme", url, [], b"{}") for url in urls]
     server.close()
@@ -325,10 +328,10 @@ async def test_a_resolver_that_hangs_holds_up_no_stop(monkeypatch: pytest.Monkey
             release.wait()
         return really(host, *more, **named)
 
-    monkeypatch.setattr("tenants.webhook_sink.socket.getaddrinfo", resolve)
-    monkeypatch.setattr("tenants.webhook_sink.LOOKUP_MS_MAX", 300)
+    monkeypatch.setattr("tenants.tenant_http.socket.getaddrinfo", resolve)
+    monkeypatch.setattr("tenants.tenant_http.LOOKUP_MS_MAX", 300)
     try:
-        outcome = await WebhookSink([]).post("acme", "http://hangs.example/", [], b"{}")
+        outcome = await WebhookSink(TenantHttp([])).post("acme", "http://hangs.example/", [], b"{}")
         assert "not found within" in outcome.error
         assert [one.daemon for one in threads] == [True]
     finally:
@@ -366,8 +369,8 @@ async def test_names_that_hang_for_some_tenants_hold_up_no_other(
             release.wait()
         return really(host, port, *more, **named)
 
-    monkeypatch.setattr("tenants.webhook_sink.socket.getaddrinfo", resolve)
-    monkeypatch.setattr("tenants.webhook_sink.LOOKUP_MS_MAX", 1_000)
+    monkeypatch.setattr("tenants.tenant_http.socket.getaddrinfo", resolve)
+    monkeypatch.setattr("tenants.tenant_http.LOOKUP_MS_MAX", 1_000)
     hooks = {}
     for number in range(8):
         hostile = await operator.tenant(f"t{number}")
@@ -627,14 +630,15 @@ async def test_a_restart_goes_on_where_it_was_and_two_do_not_send_twice(
     await operator("POST", f"webhooks/{hook['id']}/test")
     sink.answer = says("HTTP/1.1 503 Later\r\n\r\n")
     now_ms = epoch_ms()
-    await send(WebhookRunner(plane.webhooks, WebhookSink(LOOPBACK), SoleOffice()), now_ms)
+    await send(WebhookRunner(plane.webhooks, WebhookSink(TenantHttp(LOOPBACK)), SoleOffice()), now_ms)
     again = make_console()
     try:
-        lost = WebhookRunner(again.webhooks, WebhookSink(LOOPBACK), Nobody())
+        lost = WebhookRunner(again.webhooks, WebhookSink(TenantHttp(LOOPBACK)), Nobody())
         sink.answer = OK
         await send(lost, now_ms + 60_000)
         assert [one["attempts"] for one in await log(operator, hook)] == [1], "its office was lost meanwhile"
-        await send(WebhookRunner(again.webhooks, WebhookSink(LOOPBACK), SoleOffice()), now_ms + 60_000)
+        sink_again = WebhookSink(TenantHttp(LOOPBACK))
+        await send(WebhookRunner(again.webhooks, sink_again, SoleOffice()), now_ms + 60_000)
     finally:
         again.close()
     [told] = await log(operator, hook)
