@@ -27,6 +27,9 @@ Sizes: TypeAlias = Mapping[UUID, int]
 """How many partitions the topics have."""
 Assignor: TypeAlias = Callable[[Members, Sizes, Mapping[str, Partitions]], Target]
 
+_ONE_MORE: Final = "\U0010ffff"
+"""A member id behind all others, as one is that has nothing yet."""
+
 
 class _Shares:
     """What members get, while it is shared out."""
@@ -163,6 +166,25 @@ def range_(members: Members, sizes: Sizes, former: Mapping[str, Partitions]) -> 
                 given[member_id][topic_id] = frozenset(range(start, end))
             start = end
     return dict(given)
+
+
+def givers(assign: Assignor, target: Mapping[str, Partitions]) -> frozenset[str]:
+    """Members that would have to let go of a partition if one more came, as if all subscribed to the same.
+
+    `uniform` takes one of each: of n members with p partitions at most p / (n + 1), never more than the root
+    of p. `range` moves nearly everybody.
+    """
+    sizes: dict[UUID, int] = {}
+    for partitions in target.values():
+        for topic_id, indexes in partitions.items():
+            sizes[topic_id] = max(sizes.get(topic_id, 0), max(indexes, default=-1) + 1)
+    members = dict.fromkeys([*target, _ONE_MORE], Subscription(None, frozenset(sizes)))
+    after = assign(members, sizes, target)
+    return frozenset(
+        member_id
+        for member_id, had in target.items()
+        if any(indexes - after[member_id].get(topic_id, frozenset()) for topic_id, indexes in had.items())
+    )
 
 
 ASSIGNORS: Final[dict[str, Assignor]] = {"uniform": uniform, "range": range_}

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from broker.groups.assignors import ASSIGNORS, DEFAULT_ASSIGNOR, givers
 from broker.groups.consumer_records import (
     NO_PARTITIONS,
     ConsumerGroupRecord,
@@ -54,6 +55,11 @@ class ConsumerGroup:
         """Who has a partition, or has not confirmed yet that it let go of it."""
         self.metadata_version = -1
         """Of the topics, when they were last looked at; not durable."""
+        self._behind: set[str] | None = None
+        """Members that have not been given yet what they shall have."""
+        self._givers: frozenset[str] | None = None
+        self._size_bytes: int | None = 0
+        """These follow from the records; None: not known since the last one."""
 
     def copy(self) -> "ConsumerGroup":
         """One that changes by itself; what it consists of never changes in place."""
@@ -66,6 +72,7 @@ class ConsumerGroup:
         other.static_members = self.static_members.copy()
         other.owners = {topic_id: owners.copy() for topic_id, owners in self.owners.items()}
         other.metadata_version = self.metadata_version
+        other._size_bytes = self._size_bytes
         return other
 
     # -- replay
@@ -75,16 +82,21 @@ class ConsumerGroup:
         if isinstance(record, ConsumerGroupRecord):
             self.epoch, self.metadata_hash = record.value or GroupEpoch(0, 0)
         elif isinstance(record, MemberRecord):
+            self._size_bytes = None
             self._replay_member(record.member_id, record.value)
+            self._moved(record.member_id)
         elif isinstance(record, TargetRecord):
             self.assignment_epoch = record.value or 0
+            self._behind = None
         elif isinstance(record, MemberTargetRecord):
+            self._givers = self._size_bytes = None
             if record.value is None:
                 self.targets.pop(record.member_id, None)
             else:
                 self.targets[record.member_id] = record.value
         else:
             self._replay_current(record)
+            self._moved(record.member_id)
 
     def _replay_member(self, member_id: str, value: MemberMetadata | None) -> None:
         former = self.members.pop(member_id, None) if value is None else self.members.get(member_id)
@@ -120,7 +132,24 @@ class ConsumerGroup:
     @property
     def is_settled(self) -> bool:
         """Whether every member has been given what it shall have."""
-        return self.epoch == self.assignment_epoch and all(map(self._is_reconciled, self.members))
+        if self._behind is None:
+            self._behind = {member_id for member_id in self.members if not self._is_reconciled(member_id)}
+        return self.epoch == self.assignment_epoch and not self._behind
+
+    def _moved(self, member_id: str) -> None:
+        if self._behind is None:
+            return
+        if member_id in self.members and not self._is_reconciled(member_id):
+            self._behind.add(member_id)
+        else:
+            self._behind.discard(member_id)
+
+    @property
+    def givers(self) -> frozenset[str]:
+        """Members that the next one to join would wait for."""
+        if self._givers is None:
+            self._givers = givers(ASSIGNORS[self.assignor or DEFAULT_ASSIGNOR], self.targets)
+        return self._givers
 
     def _is_reconciled(self, member_id: str) -> bool:
         current = self.assignment(member_id)
@@ -174,7 +203,9 @@ class ConsumerGroup:
     @property
     def size_bytes(self) -> int:
         """About what it takes in memory."""
-        return sum(map(self._member_bytes, self.members))
+        if self._size_bytes is None:
+            self._size_bytes = sum(map(self._member_bytes, self.members))
+        return self._size_bytes
 
     def _member_bytes(self, member_id: str) -> int:
         names = len(self.members[member_id].topic_names)

@@ -116,16 +116,20 @@ class ConsumerGroups:
             or group.metadata_version != self._topics.version(owner_of(group.group_id))
         ):
             return None
-        interval_ms = self._interval_ms(group)
+        interval_ms = self._interval_ms(group, request.member_id)
         return HeartbeatResult(ErrorCode.none, None, request.member_id, current.member_epoch, interval_ms)
 
-    def _interval_ms(self, group: ConsumerGroup) -> int:
+    def _interval_ms(self, group: ConsumerGroup, member_id: str) -> int:
         config = self._registry.config
-        if group.is_settled:
+        if not group.is_settled:
+            by_members_ms = config.unsettled_member_interval_ms * len(group.members)
+            interval_ms = max(config.unsettled_heartbeat_interval_ms, by_members_ms)
+        elif member_id in group.givers:
+            by_givers_ms = config.giver_interval_ms * self._registry.givers_of_instance(group.group_id)
+            interval_ms = max(config.giver_heartbeat_interval_ms, by_givers_ms)
+        else:
             return config.consumer_heartbeat_interval_ms
-        by_members_ms = config.unsettled_member_interval_ms * len(group.members)
-        unsettled_ms = max(config.unsettled_heartbeat_interval_ms, by_members_ms)
-        return min(unsettled_ms, config.consumer_heartbeat_interval_ms)
+        return min(interval_ms, config.consumer_heartbeat_interval_ms)
 
     def _happen(self, turn: Turn, group_id: str, *happened: Waiting | Ending) -> None:
         if group_id in self._happened:
@@ -162,7 +166,7 @@ class ConsumerGroups:
             told = result
             if result.error is ErrorCode.none and result.member_epoch > JOINING_EPOCH:
                 self._heard_of(group, result.member_id or "", turn.now)
-                told = result._replace(interval_ms=self._interval_ms(group))
+                told = result._replace(interval_ms=self._interval_ms(group, result.member_id or ""))
             turn.reply(token, told)
 
     def _heard_of(self, group: ConsumerGroup, member_id: str, now: Moment) -> None:

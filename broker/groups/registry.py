@@ -36,12 +36,14 @@ class Registry:
         """How many live groups each instance has; None is for names without one."""
         self.member_bytes: Counter[str | None] = Counter()
         """What the members of each instance's groups take in memory."""
+        self.givers: Counter[str | None] = Counter()
+        """How many members of each instance's consumer groups would give to one more."""
         self.in_flight: dict[str, int] = {}
         """Appends of a group that are neither committed nor refused yet: what they bring may be needed."""
         self.emptied: set[str] = set()
         """Groups whose offsets were deleted by request: they are there, as in Kafka, until the next sweep."""
-        self._consumer_bytes: dict[str, int] = {}
-        """Consumer groups that are counted, with what they took when they were."""
+        self._counted_consumers: dict[str, tuple[int, int]] = {}
+        """Consumer groups that are counted: what they took and how many would give when they were."""
         self.unstable: Counter[OffsetKey] = Counter()
         """Offsets of open transactions that are neither committed nor refused yet."""
         self._usage = usage
@@ -67,6 +69,10 @@ class Registry:
         if owner is None or growth_bytes <= 0:
             return True
         return self._usage.size_bytes(owner) + growth_bytes <= self.config.instance_bytes_max
+
+    def givers_of_instance(self, group_id: str) -> int:
+        """Members in consumer groups of the group's instance that would give a partition to one more."""
+        return self._usage.givers(owner_of(group_id))
 
     def size_bytes(self, owner: str) -> int:
         """What one instance takes in memory here."""
@@ -121,12 +127,17 @@ class Registry:
 
     def _count_consumers(self, group_id: str) -> None:
         group = self.durable.consumer_groups.get(group_id)
-        counted_bytes = self._consumer_bytes.pop(group_id, None)
+        counted = self._counted_consumers.pop(group_id, None)
+        before_bytes, gave = counted or (0, 0)
+        size_bytes, give = (0, 0) if group is None else (group.size_bytes, len(group.givers))
         if group is not None:
-            self._consumer_bytes[group_id] = size_bytes = group.size_bytes
-            self._count(group_id, counted_bytes is None, size_bytes - (counted_bytes or 0))
-        elif counted_bytes is not None:
-            self._count(group_id, -1, -counted_bytes)
+            self._counted_consumers[group_id] = size_bytes, give
+        if group is not None or counted is not None:
+            owner = owner_of(group_id)
+            self.givers[owner] += give - gave
+            if self.givers[owner] == 0:
+                del self.givers[owner]
+            self._count(group_id, (group is not None) - (counted is not None), size_bytes - before_bytes)
 
     def bury(self, group: Group, now: Moment) -> None:
         """Make a group without members dead and forget it, with its deadlines."""

@@ -9,14 +9,18 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
+from uuid import UUID
 
 from ctl.bench import load, servers
-from ctl.bench.measure import Cost, Say, Stopwatch, cpu_seconds, rss_bytes, spreads
+from ctl.bench.measure import Cost, Say, Spread, Stopwatch, cpu_seconds, rss_bytes, spreads
 from ctl.bench.process import ServerProcess, running
 from ctl.stack.layout import free_port
 
 _LARGE: Final = 1_000_000
 _SMALL: Final = 16_000
+_PARTITIONS: Final = 6
+_STORED: Final = 30
+"""Large batches in each of them."""
 _CHECKPOINT_S: Final = 7.0
 """Longer than the broker's checkpoint interval and a flush."""
 _SINCE_CHECKPOINT_BYTES: Final = 200_000_000
@@ -31,6 +35,9 @@ def run(rounds: int, megabytes: int, say: Say) -> dict[str, object]:
             results["start CPU s"] = cpu_seconds(broker.pid)
             load.create_topic(broker.port, "one")
             load.create_topic(broker.port, "three", partitions=3)
+            load.create_topic(broker.port, "six", partitions=_PARTITIONS)
+            frames = load.produce_frames("six", load.workload(_LARGE), _PARTITIONS)
+            load.produce(broker.port, frames, _STORED * sum(map(len, frames)), window=4)
             for case, size, partitions, window in (
                 ("large produce", _LARGE, 1, 4),
                 ("small produce", _SMALL, 1, 1),
@@ -42,6 +49,9 @@ def run(rounds: int, megabytes: int, say: Say) -> dict[str, object]:
                 results[case] = _produce(directory, broker, topic, size, partitions, window, total, rounds)
             say("large consume")
             results["large consume"] = _consume(directory, broker, int(megabytes * 1e6), rounds)
+            for case, topic, carry, versions in _OF_VERSIONS:
+                say(case)
+                results[case] = _versions(broker, topic, carry, versions, int(megabytes * 1e6), rounds)
             say("memory after 5 GB")
             _fill(broker.port, 5_000_000_000)
             results["RSS MB after 5 GB"] = rss_bytes(broker.pid) / 1e6
@@ -112,6 +122,51 @@ def _consume(directory: Path, broker: servers.Server, total: int, rounds: int) -
             )
 
         return _alternate(rounds, ours, peer)
+
+
+def _produce_large(port: int, topic: str | UUID, work: load.Workload, total: int) -> int:
+    return load.produce(port, load.produce_frames(topic, work, 1), total, window=4)
+
+
+def _consume_one(port: int, topic: str | UUID, work: load.Workload, total: int) -> int:
+    return load.consume(port, topic, work, total, fetch_bytes=_LARGE, stored=_STORED)
+
+
+def _consume_six(port: int, topic: str | UUID, work: load.Workload, total: int) -> int:
+    return load.consume(
+        port, topic, work, total, fetch_bytes=_LARGE, stored=_STORED, partitions=range(_PARTITIONS)
+    )
+
+
+_OF_VERSIONS: Final = (
+    ("versions, large produce", "one", _produce_large, (8, load.PRODUCE_NEWEST)),
+    ("versions, large consume", "six", _consume_one, (11, load.FETCH_NEWEST)),
+    ("versions, large consume, 6 partitions", "six", _consume_six, (11, load.FETCH_NEWEST)),
+)
+
+
+def _versions(
+    broker: servers.Server,
+    topic: str,
+    carry: Callable[[int, str | UUID, load.Workload, int], int],
+    versions: tuple[int, int],
+    total: int,
+    rounds: int,
+) -> dict[str, object]:
+    """What the newest version of an API costs beside that of clients of Kafka 2.x, in turns."""
+    by_id = load.topic_id(broker.port, topic)
+    taken: dict[int, list[float]] = {version: [] for version in versions}
+    work = load.workload(_LARGE)
+    for turn in range(rounds + 1):
+        for version, called in ((versions[0], topic), (versions[1], by_id))[:: 1 if turn % 2 else -1]:
+            watch = Stopwatch(broker.pid)
+            cost = watch.cost(carry(broker.port, called, work, total))
+            load.delete_all_records(broker.port, "one")
+            if turn:  # the first does not count
+                taken[version].append(cost.cpu_s_per_gb)
+    of_pairs = [new / old for old, new in zip(*taken.values(), strict=True)]
+    each = {f"version {version}, CPU s/GB": Spread.of(costs) for version, costs in taken.items()}
+    return {**each, "newest : old, of pairs": Spread.of(of_pairs)}
 
 
 def _fill(port: int, total: int) -> None:

@@ -2,21 +2,24 @@
 
 Members do on the wire what a Java client's do: heartbeats when they are told to, or every 3 s in a classic
 group. They fetch nothing and commit nothing. A classic leader divides evenly, which costs it nothing here.
+The same at an Apache Kafka of one node with its usual properties, where that is asked for.
 """
 
 import asyncio
 import itertools
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from kio.schema.errors import ErrorCode
 
 from ctl.bench import load, servers
+from ctl.bench.apache_kafka import kafka_cluster
 from ctl.bench.measure import Say, Spread, cpu_seconds
+from ctl.kafka.cluster import Wish
 from runtime.kafka_client import KafkaConnection
 from wire.api_table import ApiKey
 from wire.build import build
@@ -31,16 +34,23 @@ _BEAT_S: Final = 3.0
 _SETTLE_S: Final = 300.0
 _WATCHED_S: Final = 20.0
 _CALL_S: Final = 120.0
+_AGAIN_S: Final = 0.2
+_NOT_YET: Final = (ErrorCode.coordinator_load_in_progress, ErrorCode.not_coordinator)
 _REBALANCE: Final = duration(60_000)
 
 
 class Board:
-    """Who owns what, as its members were told, and when all of it was last owned."""
+    """Who owns what, as its members were told, and when the last one was given what is its own.
+
+    Members of the new protocol own what nobody else does: once all is owned and evenly, no assignment is
+    still to come, though some may have to hear yet that their epoch is another one. What a classic member
+    was given counts in its generation only.
+    """
 
     def __init__(self) -> None:
         self.expected = 0
         self.owned: dict[int, tuple[int, int]] = {}
-        """(epoch or generation, how many partitions) by member."""
+        """(generation, how many partitions) by member."""
         self.settled = asyncio.Event()
         self.settled_at = 0.0
 
@@ -49,12 +59,14 @@ class Board:
         self.expected = members
         self.settled.clear()
 
-    def tell(self, member: int, epoch: int, partitions: int) -> None:
-        """A member has been given something, and was in this epoch then."""
-        self.owned[member] = epoch, partitions
-        of_all = self.owned.values()
-        is_whole = len(of_all) == self.expected and sum(count for _, count in of_all) == _PARTITIONS
-        if is_whole and len({each for each, _ in of_all}) == 1 and not self.settled.is_set():
+    def tell(self, member: int, generation: int, partitions: int) -> None:
+        """A member has been given something, in this generation; of the new protocol there is one, 0."""
+        self.owned[member] = generation, partitions
+        if len(self.owned) < self.expected or self.settled.is_set():
+            return
+        generations, counts = zip(*self.owned.values(), strict=True)
+        is_even = max(counts) - min(counts) <= 1
+        if is_even and sum(counts) == _PARTITIONS and len(set(generations)) == 1:
             self.settled_at = time.perf_counter()
             self.settled.set()
 
@@ -87,7 +99,7 @@ async def new_member(connection: KafkaConnection, group: str, number: int, board
             count = sum(len(each.partitions) for each in owned)
             given = [{"topic_id": each.topic_id, "partitions": each.partitions} for each in owned]
             changed = {"topic_partitions": given}
-        board.tell(number, epoch, count)
+        board.tell(number, 0, count)
         if not changed:
             await asyncio.sleep(milliseconds(answer.heartbeat_interval) / 1000)
 
@@ -174,11 +186,25 @@ class Group:
 
 @asynccontextmanager
 async def _group(port: int, name: str, member: Member) -> AsyncIterator[Group]:
+    await _coordinated(port, name)
     group = Group(port, name, member)
     try:
         yield group
     finally:
         await group.aclose()
+
+
+async def _coordinated(port: int, group: str) -> None:
+    """Wait until the broker coordinates the group: an Apache Kafka makes its topic of offsets only now."""
+    connection = await KafkaConnection.open("127.0.0.1", port, timeout_s=60)
+    find = build(request_class(ApiKey.FIND_COORDINATOR, 3), {"key": group, "key_type": 0})
+    describe = build(request_class(ApiKey.DESCRIBE_GROUPS, 5), {"groups": [group]})
+    async with asyncio.timeout(_CALL_S):
+        while (await connection.call(find, timeout_s=_CALL_S)).error_code is not ErrorCode.none:
+            await asyncio.sleep(_AGAIN_S)
+        while (await connection.call(describe, timeout_s=_CALL_S)).groups[0].error_code in _NOT_YET:
+            await asyncio.sleep(_AGAIN_S)
+    connection.close()
 
 
 async def _rebalances(port: int, rounds: int) -> dict[str, object]:
@@ -189,6 +215,7 @@ async def _rebalances(port: int, rounds: int) -> dict[str, object]:
         for protocol, member in MEMBERS.items():
             async with _group(port, f"rebalanced-{protocol}-{turn}", member) as group:
                 together[protocol].append(await group.joined_by(_REBALANCED - 1))
+                await asyncio.sleep(2 * _BEAT_S)
                 one_more[protocol].append(await group.joined_by(1))
     return {
         what: {protocol: Spread.of(seconds) for protocol, seconds in taken.items()}
@@ -205,7 +232,7 @@ async def _heartbeats(server: servers.Server, members: int) -> dict[str, object]
     for protocol, member in MEMBERS.items():
         async with _group(server.port, f"settled-{protocol}", member) as group:
             settled_s = await group.joined_by(members)
-            await asyncio.sleep(_BEAT_S)
+            await asyncio.sleep(2 * _BEAT_S)
             before = cpu_seconds(server.pid)
             await asyncio.sleep(_WATCHED_S)
             used_s = cpu_seconds(server.pid) - before
@@ -217,19 +244,21 @@ async def _heartbeats(server: servers.Server, members: int) -> dict[str, object]
     return found
 
 
-def run(rounds: int, members: int, say: Say) -> dict[str, object]:
+def run(rounds: int, members: int, *, against_apache: bool, say: Say) -> dict[str, object]:
     """All measurements; see `report.py` for the table."""
     results: dict[str, object] = {}
-    with (
-        tempfile.TemporaryDirectory(dir=servers.scratch_parent(10**9)) as name,
-        servers.broker(Path(name)) as broker,
-    ):
-        load.create_topic(broker.port, _TOPIC, _PARTITIONS)
-        what: tuple[tuple[str, Callable[[], Coroutine[None, None, object]]], ...] = (
-            (f"{_REBALANCED} members, {_PARTITIONS:,} partitions", lambda: _rebalances(broker.port, rounds)),
-            (f"{members:,} members that have settled", lambda: _heartbeats(broker, members)),
-        )
-        for case, measure in what:
+    with tempfile.TemporaryDirectory(dir=servers.scratch_parent(10**9)) as name, ExitStack() as stopping:
+        peers = {"": stopping.enter_context(servers.broker(Path(name)))}
+        if against_apache:
+            [kafka] = stopping.enter_context(kafka_cluster(Path(name) / "apache", Wish(brokers=1)))
+            peers["Apache Kafka, "] = servers.Server(kafka.pid, kafka.port)
+        for server in peers.values():
+            load.create_topic(server.port, _TOPIC, _PARTITIONS)
+        for peer, server in peers.items():
+            case = f"{peer}{_REBALANCED} members, {_PARTITIONS:,} partitions"
             say(case)
-            results[case] = asyncio.run(measure())
+            results[case] = asyncio.run(_rebalances(server.port, rounds))
+            case = f"{peer}{members:,} members that have settled"
+            say(case)
+            results[case] = asyncio.run(_heartbeats(server, members))
     return results

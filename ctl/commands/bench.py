@@ -2,6 +2,7 @@
 
 import signal
 import sys
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -130,16 +131,28 @@ def requests(json: Json = None) -> None:
     _run(bench, "requests", "", (), 1, 1, json)
 
 
+class GroupsPeer(StrEnum):
+    """What consumer groups are measured at beside a broker of ours."""
+
+    APACHE = "apache"
+
+
 @app.command()
 def groups(
     members: Annotated[int, typer.Option(min=1, max=5_000, help="Of the group that has settled.")] = 1_000,
     rounds: Rounds = 5,
+    against: Annotated[
+        GroupsPeer | None, typer.Option(help="The same at a broker of it too (Java, Maven).")
+    ] = None,
     json: Json = None,
 ) -> None:
     """Consumer groups at one broker, of the new protocol and classic: rebalances and heartbeats."""
     from ctl.bench import groups as bench
 
-    chosen = SimpleNamespace(run=lambda rounds, _megabytes, say: bench.run(rounds, members, say))
+    is_against = against is GroupsPeer.APACHE
+    chosen = SimpleNamespace(
+        run=lambda rounds, _megabytes, say: bench.run(rounds, members, against_apache=is_against, say=say)
+    )
     _run(chosen, "groups", "new", ("classic",), rounds, 1, json)
 
 

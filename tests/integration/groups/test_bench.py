@@ -9,7 +9,7 @@ from ctl.bench.measure import Spread
 def test_both_protocols_settle(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, few in {"_REBALANCED": 4, "_PARTITIONS": 8, "_BEAT_S": 0.2, "_WATCHED_S": 0.5}.items():
         monkeypatch.setattr(bench, name, few)
-    rebalances, settled = bench.run(1, 5, lambda _: None).values()
+    rebalances, settled = bench.run(1, 5, against_apache=False, say=lambda _: None).values()
     assert isinstance(rebalances, dict) and isinstance(settled, dict)
     for found in rebalances.values():
         assert set(found) == {"new", "classic"}

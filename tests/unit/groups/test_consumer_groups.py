@@ -221,7 +221,48 @@ def test_heartbeats_of_a_settled_group_write_nothing() -> None:
     written = len(world.log)
     settle(*members)
     assert len(world.log) == written
-    assert members[0].interval_ms == world.config.consumer_heartbeat_interval_ms
+
+
+def test_whom_one_more_would_wait_for_is_heard_of_sooner() -> None:
+    """Of 12 partitions five members have 3, 3, 2, 2 and 2: a sixth gets one of each of the first two."""
+    world = World()
+    members = [Member(world, name) for name in "abcde"]
+    settle(*members)
+    config = world.config
+    soon = [member for member in members if member.interval_ms == config.giver_heartbeat_interval_ms]
+    assert sorted(len(member.has()) for member in soon) == [3, 3]
+    assert {member.interval_ms for member in members if member not in soon} == {
+        config.consumer_heartbeat_interval_ms
+    }
+    one_more = Member(world, "f")
+    one_more.beat()
+    for member in soon:
+        member.beat()
+        member.beat()
+    one_more.beat()
+    assert len(one_more.has()) == 2, "nobody else had to say anything"
+
+
+def test_an_instance_has_so_many_heartbeats_that_come_sooner() -> None:
+    """60 of one instance at a time, in whatever groups: 1.2 s between them. Another's are as before."""
+    world = World(giver_heartbeat_interval_ms=100)
+    world.topics.set("iaaaaaaaaaaa.t", 12)
+    world.topics.set("ibbbbbbbbbbb.t", 12)
+    groups = [
+        [Member(world, name, "iaaaaaaaaaaa.t", group=f"iaaaaaaaaaaa.g{number}") for name in "ab"]
+        for number in range(30)
+    ]
+    neighbour = Member(world, "a", "ibbbbbbbbbbb.t", group="ibbbbbbbbbbb.g")
+    for members in groups:
+        settle(*members)
+    settle(neighbour, *groups[0])
+    assert {member.interval_ms for member in groups[0]} == {1_200}
+    assert neighbour.interval_ms == 100
+    for members in groups[1:]:
+        for member in members:
+            member.leave()
+    settle(*groups[0])
+    assert {member.interval_ms for member in groups[0]} == {100}
 
 
 def test_members_on_their_way_are_told_to_come_again_soon() -> None:

@@ -21,7 +21,7 @@ public class LeftOut implements BeforeEachCallback {
     private static final Set<String> LISTED = listed();
 
     /** As tests that take the protocol as an argument name it. */
-    private static final Pattern STREAMS_GROUP = Pattern.compile("groupProtocol=streams|(streamsProtocolEnabled|useNewProtocol)=true");
+    private static final Pattern STREAMS_GROUP = Pattern.compile("groupProtocol=streams|(streamsProtocolEnabled|useNewProtocol|streamsRebalanceProtocolEnabled)=true|STREAMS protocol");
 
     @Override
     public void beforeEach(ExtensionContext context) {
