@@ -35,6 +35,7 @@ _SETTLE_S: Final = 300.0
 _WATCHED_S: Final = 20.0
 _CALL_S: Final = 120.0
 _AGAIN_S: Final = 0.2
+_ASKED_MAX: Final = 300
 _NOT_YET: Final = (ErrorCode.coordinator_load_in_progress, ErrorCode.not_coordinator)
 _REBALANCE: Final = duration(60_000)
 
@@ -199,11 +200,12 @@ async def _coordinated(port: int, group: str) -> None:
     connection = await KafkaConnection.open("127.0.0.1", port, timeout_s=60)
     find = build(request_class(ApiKey.FIND_COORDINATOR, 3), {"key": group, "key_type": 0})
     describe = build(request_class(ApiKey.DESCRIBE_GROUPS, 5), {"groups": [group]})
-    async with asyncio.timeout(_CALL_S):
-        while (await connection.call(find, timeout_s=_CALL_S)).error_code is not ErrorCode.none:
-            await asyncio.sleep(_AGAIN_S)
-        while (await connection.call(describe, timeout_s=_CALL_S)).groups[0].error_code in _NOT_YET:
-            await asyncio.sleep(_AGAIN_S)
+    for _ in range(_ASKED_MAX):
+        found = await connection.call(find, timeout_s=_CALL_S)
+        described = await connection.call(describe, timeout_s=_CALL_S)
+        if found.error_code is ErrorCode.none and described.groups[0].error_code not in _NOT_YET:
+            break
+        await asyncio.sleep(_AGAIN_S)
     connection.close()
 
 
