@@ -1,6 +1,7 @@
 """`bench gateway`: what tenancy costs, on a stack as `portico up` starts it, with control plane and secret.
 
-Direct, through the gateway, through a bare relay, interleaved: prebuilt frames on raw sockets; librdkafka.
+Direct, through the gateway, through a bare relay, interleaved: prebuilt frames on raw sockets; librdkafka;
+TLS beside the same without.
 """
 
 import tempfile
@@ -15,6 +16,8 @@ from ctl.bench import librdkafka, load, servers
 from ctl.bench.measure import Cost, Spread, Stopwatch, percentile, rss_bytes
 
 PEERS: Final = ("direct", "gateway", "relay")
+SMALL_PEERS: Final = (*PEERS, "epoll relay")
+TLS_PEERS: Final = ("gateway", "gateway, TLS")
 _CLIENT_PEERS: Final = PEERS[:2]
 """Those of librdkafka, which would find the broker behind the relay and go there."""
 _BATCH_BYTES: Final = {"large": 1_000_000, "small": 16_000}
@@ -45,7 +48,13 @@ class Bench:
         self.bytes = megabytes * 1_000_000
         self.workloads = {name: load.workload(size) for name, size in _BATCH_BYTES.items()}
         self.stack = stack.enter_context(servers.stack(directory / "stack", *arguments))
-        self.relay = stack.enter_context(servers.relay(directory, self.stack.broker.port))
+        port = self.stack.broker.port
+        self._servers = {
+            "direct": self.stack.broker,
+            "relay": stack.enter_context(servers.relay(directory, port)),
+            "epoll relay": stack.enter_context(servers.epoll_relay(directory, port)),
+        }
+        """By the peer; all others are the gateway."""
         for name, partitions in _PARTITIONS.items():
             load.create_topic(self.stack.gateway.port, name, partitions)
             if name not in _BATCH_BYTES:
@@ -54,19 +63,19 @@ class Bench:
 
     def pid(self, peer: str) -> int:
         """The process that carries this peer's traffic; for `direct` the broker itself."""
-        servers_of = {"direct": self.stack.broker, "gateway": self.stack.gateway, "relay": self.relay}
-        return servers_of[peer].pid
+        return self._servers.get(peer, self.stack.gateway).pid
 
     def target(self, peer: str) -> load.Target:
         """Where clients of this peer connect. A broker wants the deployment's secret; a tenant has none."""
         if peer == "gateway":
             return self.stack.gateway.port
-        port = self.stack.broker.port if peer == "direct" else self.relay.port
-        return load.Endpoint(port, self.stack.secret)
+        if peer in TLS_PEERS:
+            return load.Endpoint(self.stack.tls_port, is_tls=True)
+        return load.Endpoint(self._servers[peer].port, self.stack.secret)
 
     def topic(self, peer: str, name: str) -> str:
         """A topic's name as this peer's clients must write it."""
-        return name if peer == "gateway" else f"{self.stack.instance_id}.{name}"
+        return name if peer in TLS_PEERS else f"{self.stack.instance_id}.{name}"
 
     def frame(self, peer: str, name: str, workload: load.Workload) -> bytes:
         """A framed Produce to a topic's first partition."""
@@ -270,7 +279,9 @@ CASES: Final[dict[str, Case]] = {
     "large produce": _costs(_produce, PEERS, "large", 4),
     "large consume": _costs(_consume, PEERS, "stored"),
     "large consume, 6 partitions": _costs(_consume, PEERS, "wide"),
-    "small produce": _costs(_produce, PEERS, "small", 1),
+    "small produce": _costs(_produce, SMALL_PEERS, "small", 1),
+    "TLS, large produce": _costs(_produce, TLS_PEERS, "large", 4),
+    "TLS, large consume": _costs(_consume, TLS_PEERS, "stored"),
     "versions, large produce": _of_versions(_carry_produce, "large", (8, load.PRODUCE_NEWEST)),
     "versions, small produce": _of_versions(_carry_produce, "small", (8, load.PRODUCE_NEWEST)),
     "versions, large consume": _of_versions(_carry_consume, "stored", (11, load.FETCH_NEWEST)),

@@ -6,6 +6,7 @@ the newest of Produce and Fetch.
 
 import os
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -81,6 +82,14 @@ class Endpoint(NamedTuple):
     port: int
     secret: str | None = None
     host: str = "127.0.0.1"
+    is_tls: bool = False
+
+
+def _unchecked() -> ssl.SSLContext:
+    """Whoever answers is believed: what is measured is this machine's."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
 
 
 Target = int | Endpoint
@@ -91,9 +100,11 @@ class Client:
 
     def __init__(self, target: Target, *, answer_bytes_max: int | None = None) -> None:
         """`answer_bytes_max`: read answers into a buffer of its own, for one of many."""
-        port, secret, host = Endpoint(target) if isinstance(target, int) else target
+        port, secret, host, is_tls = Endpoint(target) if isinstance(target, int) else target
         self.socket = socket.create_connection((host, port), timeout=TIMEOUT_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if is_tls:
+            self.socket = _unchecked().wrap_socket(self.socket)
         own = None if answer_bytes_max is None else bytearray(answer_bytes_max)
         self._scratch = memoryview(_scratch() if own is None else own)
         if secret is not None:

@@ -1,5 +1,6 @@
 """Processes that a benchmark measures: broker, gateway, relay and floor, each on a port of its own."""
 
+import datetime
 import json
 import shutil
 import sys
@@ -9,13 +10,20 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 from contracts.specs import BrokerAddress, ClusterSpec, InstanceSpec, InstanceState, Limits, Listener
+from contracts.users import SecurityProtocol
 from ctl.bench.process import ServerProcess, running
 from ctl.console_client import Console
 from ctl.stack.layout import Layout, free_port
 from ctl.stack.own_stack import own_environment, started
 from ctl.stack.processes import CLUSTER_ID
+from runtime.process import write_file
 
 INSTANCE_ID: Final = "ibenchbench2"
 _CLUSTER_ID: Final = "bench"
@@ -28,6 +36,7 @@ _ORDER: Final = {
     **_BOUGHT,
     "name": "bench",
     "whitelist": ["127.0.0.0/8"],
+    "security_protocols": [SecurityProtocol.PLAIN, SecurityProtocol.TLS],
     "limits": {"connections_max": 50_000, "connections_per_ip_max": 50_000, "connection_rate_max": 100_000},
 }
 
@@ -54,6 +63,8 @@ class Stack(NamedTuple):
     broker: Server
     gateway: Server
     """Its port is the instance's."""
+    tls_port: int
+    """The instance's with TLS."""
     secret: str
     instance_id: str
 
@@ -69,6 +80,9 @@ def _process(name: str, command: list[str], directory: Path, port: int) -> Itera
 def stack(data_dir: Path, *more: str) -> Iterator[Stack]:
     """What `portico up` starts with one gateway worker, and an instance that no limit of its own holds up."""
     arguments = ("--console", f"127.0.0.1:{free_port()}", "--metrics", "127.0.0.1:0", "--workers", "1", *more)
+    certificate = data_dir.with_name(f"{data_dir.name}.pem")
+    write_file(certificate, _certificate())
+    arguments += ("--tls-cert", str(certificate), "--tls-key", str(certificate))
     with started(data_dir, *arguments, variables=own_environment()), Console.of(data_dir) as console:
         for who in ("tenants/default", f"clusters/{CLUSTER_ID}"):
             console.call("PATCH", f"{who}/ceilings", _BOUGHT)
@@ -76,13 +90,33 @@ def stack(data_dir: Path, *more: str) -> Iterator[Stack]:
         layout = Layout(data_dir)
         facts = json.loads(layout.stack_file.read_text())
         [broker], [gateway_pid] = facts["brokers"], facts["pids"]["gateways"]
-        port = int(made["bootstrap_servers"].partition(",")[0].rpartition(":")[2])
+        ports = {each["security_protocol"]: _first_port(each) for each in made["endpoints"]}
         yield Stack(
             Server(broker["pid"], broker["port"]),
-            Server(gateway_pid, port),
+            Server(gateway_pid, ports[SecurityProtocol.PLAIN]),
+            ports[SecurityProtocol.TLS],
             layout.ensure_secret(),
             made["id"],
         )
+
+
+def _first_port(endpoint: dict[str, str]) -> int:
+    return int(endpoint["bootstrap_servers"].partition(",")[0].rpartition(":")[2])
+
+
+def _certificate() -> bytes:
+    """A key and what it certifies by itself, for a day. Nobody checks it here."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "portico bench")])
+    now, day = datetime.datetime.now(datetime.UTC), datetime.timedelta(days=1)
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - day)
+        .not_valid_after(now + day)
+        .sign(key, hashes.SHA256())
+    )
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return pem + certificate.public_bytes(Encoding.PEM)
 
 
 @contextmanager
@@ -134,8 +168,21 @@ def _specs(instance_id: str, port: int, node_port: int, broker_port: int) -> dic
 @contextmanager
 def relay(directory: Path, target_port: int) -> Iterator[Server]:
     """The bare relay."""
+    with _relay("relay", directory, target_port) as server:
+        yield server
+
+
+@contextmanager
+def epoll_relay(directory: Path, target_port: int) -> Iterator[Server]:
+    """The one that is barer still."""
+    with _relay("epoll_relay", directory, target_port) as server:
+        yield server
+
+
+@contextmanager
+def _relay(name: str, directory: Path, target_port: int) -> Iterator[Server]:
     port = free_port()
-    with _process("relay", ["ctl.bench.relay", str(port), str(target_port)], directory, port) as server:
+    with _process(name, [f"ctl.bench.{name}", str(port), str(target_port)], directory, port) as server:
         yield server
 
 

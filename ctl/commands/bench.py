@@ -39,7 +39,8 @@ def gateway(
             raise usage(f"there is no case '{part}': {'; '.join(bench.CASES)}")
     cases = [case for case in bench.CASES if not only or any(part in case for part in only)]
     chosen = SimpleNamespace(run=partial(bench.run, only=cases))
-    _run(chosen, "gateway", "gateway", ("direct", "relay"), rounds, megabytes, json)
+    others = (bench.SMALL_PEERS[-1], bench.TLS_PEERS[-1])
+    _run(chosen, "gateway", "gateway", ("direct", "relay", *others), rounds, megabytes, json)
 
 
 @app.command()

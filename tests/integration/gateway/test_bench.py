@@ -41,7 +41,10 @@ def test_versions_are_compared_in_both_processes(results: dict[str, Any], case: 
 
 @pytest.mark.parametrize("case", [case for case in CARRY if case not in VERSIONS])
 def test_what_carries_bytes_costs_time_and_cpu(results: dict[str, Any], case: str) -> None:
-    assert set(results[case]) == set(bench.PEERS if "librdkafka" not in case else bench.PEERS[:2])
+    peers = {"small produce": bench.SMALL_PEERS}.get(case, bench.PEERS)
+    for kind, others in (("librdkafka", bench.PEERS[:2]), ("TLS", bench.TLS_PEERS)):
+        peers = others if case.startswith(kind) else peers
+    assert set(results[case]) == set(peers)
     for found in results[case].values():
         assert found["MB/s"].low > 0
         assert found["CPU s/GB"].low > 0, "the process that is measured is the one that did the work"
