@@ -38,14 +38,15 @@ class ConsumerGroups:
         self._registry = registry
         self._topics = topics
         self._happened: dict[str, list[Waiting | Ending]] = {}
-        """What waits for a group's records in flight. A group that has some in flight has an entry."""
+        """What waits for a group's records in flight, or for more members that join. A group that has some in
+        flight has an entry."""
 
     def get(self, group_id: str) -> ConsumerGroup | None:
         """A consumer group that is there."""
         return self._registry.durable.consumer_groups.get(group_id)
 
     def is_changing(self, group_id: str) -> bool:
-        """Whether records of the group are in flight: it may become one, or cease to be one."""
+        """Whether records of the group are in flight, or about to be: it may become one, or none any more."""
         return group_id in self._happened
 
     # -- heartbeats
@@ -134,8 +135,25 @@ class ConsumerGroups:
     def _happen(self, turn: Turn, group_id: str, *happened: Waiting | Ending) -> None:
         if group_id in self._happened:
             self._happened[group_id] += happened
+        elif gather_ms := self._gather_ms(group_id, happened):
+            self._happened[group_id] = list(happened)
+            key = TimerKey("gathering", group_id)
+            self._registry.timers.set(key, turn.now.monotonic_ms + gather_ms)
         else:
             self._decide(turn, group_id, happened)
+
+    def _gather_ms(self, group_id: str, happened: Iterable[Waiting | Ending]) -> int:
+        """How long those that join wait for others that do: an assignment is work by members and partitions,
+        and each that comes alone costs one. 0: it is decided now."""
+        group = self.get(group_id)
+        joins = any(
+            isinstance(each, Waiting) and each.request.member_epoch == JOINING_EPOCH for each in happened
+        )
+        if not joins or group is None or group.is_empty:
+            return 0
+        config = self._registry.config
+        size = len(group.members) + sum(map(len, group.owners.values()))
+        return min(config.gather_ms_min + size // config.gathered_per_ms, config.gather_ms_max)
 
     def _decide(self, turn: Turn, group_id: str, happened: Iterable[Waiting | Ending]) -> None:
         group = self.get(group_id) or ConsumerGroup(group_id)
@@ -202,7 +220,7 @@ class ConsumerGroups:
         """No records of the group are in flight any more: decide what waited for that."""
         happened = self._happened.pop(group_id, None)
         if happened:
-            self._decide(turn, group_id, happened)
+            self._happen(turn, group_id, *happened)
 
     def _set_timers(self, group: ConsumerGroup, append: Append, now: Moment) -> None:
         timers = self._registry.timers
@@ -233,7 +251,10 @@ class ConsumerGroups:
                 self._set_revocation(group, member_id, now)
 
     def deadline_met(self, turn: Turn, key: TimerKey) -> None:
-        """A member was silent, or did not let go, for too long."""
+        """A member was silent, or did not let go, for too long; or those that join have waited for others."""
+        if key.kind == "gathering":
+            self._decide(turn, key.group_id, self._happened.pop(key.group_id))
+            return
         self._happen(turn, key.group_id, Ending(key.group_id, key.member_id, key.kind == "consumer"))
 
     def retire(self, turn: Turn, group_id: str) -> None:
@@ -244,8 +265,14 @@ class ConsumerGroups:
             self._happened[group_id] = []
             turn.append(group_id, tuple(group.tombstones()), AfterConsumerStep((), -1))
 
-    def abandon(self, group_id: str) -> None:
-        """The group's instance is deleted: nobody is a member any more."""
+    def abandon(self, turn: Turn, group_id: str) -> None:
+        """The group's instance is deleted: nobody is a member any more, nor becomes one."""
+        gathering = TimerKey("gathering", group_id)
+        if self._registry.timers.has(gathering):
+            self._registry.timers.cancel(gathering)
+            for each in self._happened.pop(group_id):
+                if isinstance(each, Waiting):
+                    turn.reply(each.token, HeartbeatResult(ErrorCode.group_id_not_found))
         group = self.get(group_id)
         if group is not None:
             for member_id in group.current:

@@ -295,7 +295,7 @@ class GroupCoordinator:
         group_ids = self._registry.groups.keys() | self._registry.durable.consumer_groups.keys()
         purged = sorted(key for key in group_ids if owner_of(key) == instance_id)
         for group_id in purged:
-            self._consumers.abandon(group_id)
+            self._consumers.abandon(turn, group_id)
             if group_id in self._registry.groups:
                 self._rebalance.abandon(turn, self._registry.groups[group_id])
             records = self._registry.durable.tombstones(group_id)
@@ -326,7 +326,7 @@ class GroupCoordinator:
         return self._finish(turn, *touched)
 
     def _deadline_met(self, turn: Turn, key: TimerKey) -> None:
-        if key.kind in ("consumer", "revocation"):
+        if key.kind in ("consumer", "revocation", "gathering"):
             self._consumers.deadline_met(turn, key)
             return
         group = self._registry.get(key.group_id)

@@ -43,6 +43,17 @@ class GroupConfig:
     unsettled_member_interval_ms: int = 2
     """Times the members, where that is more: a large group costs 500 heartbeats a second at most."""
 
+    gather_ms_min: int = 50
+    """How long a member that joins a consumer group waits for others that do, so that all cost one
+    assignment. The first of a group does not wait."""
+
+    gathered_per_ms: int = 10
+    """So many members and partitions of the group let it wait 1 ms longer, for they make the assignment that
+    much more work: assignments of one group take a tenth of a core at most."""
+
+    gather_ms_max: int = 1_000
+    """At most; 0: nobody waits. Kafka's `group.consumer.assignment.interval.ms`."""
+
     group_size_max: int = 1_000
     """`group.max.size`: Kafka has no bound; ours keeps one tenant's group record below the batch limit."""
 

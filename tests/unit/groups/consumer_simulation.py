@@ -31,7 +31,7 @@ class Story:
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
-        self.world = World()
+        self.world = World(gather_ms_max=self.random.choice((0, 1_000)))
         self.world.topics.set("u", 3)
         self.members: list[Member] = []
         self.restarts = 0
@@ -87,6 +87,8 @@ class Story:
             return
         # Letting go and confirming it are two things: a member that has not confirmed reports what it had.
         slot = member.send()
+        if slot.is_parked and not lossy:
+            self.world.pass_ms(self.world.config.gather_ms_max)
         if slot.is_parked or (lossy and self.random.random() < 0.1):
             member.missed = True
             return

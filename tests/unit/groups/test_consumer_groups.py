@@ -265,6 +265,49 @@ def test_an_instance_has_so_many_heartbeats_that_come_sooner() -> None:
     assert {member.interval_ms for member in groups[0]} == {100}
 
 
+def test_members_that_join_wait_for_others() -> None:
+    """The first does not; the others cost one assignment, and what else is said meanwhile waits with them."""
+    world = World(gather_ms_max=1_000)
+    first, *others = (Member(world, f"m{number}") for number in range(20))
+    assert first.beat().error is ErrorCode.none
+    slots = [member.send() for member in others]
+    assert all(slot.is_parked for slot in slots)
+    assert first.beat().error is ErrorCode.none, "who says nothing new is answered meanwhile"
+    world.pass_ms(world.config.gather_ms_min)
+    assert all(slot.is_parked for slot in slots), "12 partitions and a member: a millisecond more"
+    world.pass_ms(1)
+    for member, slot in zip(others, slots, strict=True):
+        member.hear(slot.result)
+    assert world.coordinator.describe_consumers("g").epoch == 2
+    settle(first, *others)
+    assert all_owned(first, *others) == ALL
+
+
+def test_a_join_waits_also_behind_records_in_flight() -> None:
+    world = World(gather_ms_max=1_000)
+    Member(world, "a").beat()
+    slots = []
+    for name in "bc":
+        slots.append(Member(world, name).send())
+        world.hold = True
+        world.pass_ms(60)
+    world.hold = False
+    world.release()
+    assert slots[1].is_parked, "it waits for others, too"
+    world.pass_ms(60)
+    assert world.coordinator.describe_consumers("g").epoch == 3
+
+
+def test_a_purge_ends_the_wait_of_those_that_join() -> None:
+    world = World(gather_ms_max=1_000)
+    Member(world, "a", group="iaaaaaaaaaaa.g").beat()
+    joining = Member(world, "b", group="iaaaaaaaaaaa.g").send()
+    world.run(world.coordinator.purge_instance("iaaaaaaaaaaa", world.now))
+    assert joining.error is ErrorCode.group_id_not_found
+    assert world.coordinator.next_deadline_ms() is None
+    assert world.coordinator.list_groups() == []
+
+
 def test_members_on_their_way_are_told_to_come_again_soon() -> None:
     world = World()
     first, second = Member(world, "a"), Member(world, "b")

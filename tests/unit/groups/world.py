@@ -33,8 +33,8 @@ from contracts.names import owner_of
 from tests.unit.groups.memory_log import MemoryLog
 
 EPOCH_MS = 1_700_000_000_000
-CONFIG = GroupConfig(initial_rebalance_delay_ms=0)
-"""Without the initial delay a first member need not be waited for."""
+CONFIG = GroupConfig(initial_rebalance_delay_ms=0, gather_ms_max=0)
+"""Without these delays a member need not be waited for."""
 
 
 class Slot:
