@@ -16,6 +16,7 @@ from ctl.output import Answer, in_table, print_facts, print_table, terminal
 
 app = Commands()
 app.command("simulate")(simulate)
+_CLIENT_TIMES = ("throttle_time_max_ms", "request_latency_avg_ms")
 _COLUMNS = ("r", "F", "P", "q", "THROTTLED ms/s", "LEASE")
 
 
@@ -28,6 +29,13 @@ def show(
     """Show the last decision: r, F, P and q of each broker, and of each point that spends CPU time."""
     view = console.get(instance_path(instance, "quota"), seconds=seconds)
     return Answer(view, lambda: _show(view))
+
+
+@app.command()
+def why(console: TenantConsole, instance: InstanceArgument) -> Answer:
+    """Show what held clients back in the last five minutes, and what another size would change."""
+    found = console.get(instance_path(instance, "slowness"))
+    return Answer(found, lambda: _show_why(found))
 
 
 @app.command()
@@ -56,6 +64,43 @@ def list_quotas(console: OperatorConsole) -> Answer:
     )
     columns = ["INSTANCE", "PRODUCE", "CONSUME", "REQUEST TIME", "STORED", ""]
     return in_table(overview, columns, rows, empty="No instances.")
+
+
+def _show_why(found: Any) -> None:
+    print_facts([(found["verdict"], found["says"])])
+    for flow in found["flows"]:
+        if flow["held"]:
+            _show_held(flow)
+    if found["topics"]:
+        topics = ([one["name"], one["records_per_s"]] for one in found["topics"])
+        print_table(["TOPIC", "RECORDS/S"], topics, empty="")
+    if found["clients"]:
+        clients = (
+            [one["client_id"], one["address"], *(_ms(one[name]) for name in _CLIENT_TIMES)]
+            for one in found["clients"]
+        )
+        print_table(["CLIENT", "ADDRESS", "THROTTLED AT MOST", "LATENCY"], clients, empty="")
+
+
+def _show_held(flow: Any) -> None:
+    told = format_cpu if flow["flow"] == "cpu" else _byte_rate
+    step = f"{flow['rule']}: {flow['explanation']}"
+    print_facts([("", ""), (flow["flow"], _of(flow, told)), ("step", step)])
+    held = (
+        [one["point"], _share(one), told(one["rate_per_s"]), told(one["allocated_per_s"])]
+        for one in flow["held"]
+    )
+    print_table(["AT", "THROTTLED", "r", "q"], held, empty="")
+    effects = ([told(one["purchased_per_s"]), _share(one), one["arithmetic"]] for one in flow["effects"])
+    print_table(["WITH", "THROTTLED", "HOW"], effects, empty="")
+
+
+def _share(one: Any) -> str:
+    return f"{one['throttled_percent']:g} %"
+
+
+def _ms(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.0f} ms"
 
 
 def _byte_rate(bytes_per_s: int) -> str:

@@ -109,6 +109,7 @@ NEEDED: Final[dict[Permission, tuple[str, ...]]] = {
         "GET /v1/alarms/history",
         f"GET {_INSTANCE}/quota",
         f"GET {_INSTANCE}/quota/stream",
+        f"GET {_INSTANCE}/slowness",
         f"GET {_INSTANCE}/series",
         f"GET {_INSTANCE}/series/names",
         f"GET {_INSTANCE}/marks",

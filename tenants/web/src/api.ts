@@ -55,6 +55,7 @@ export type AlarmRuleOrder = Schemas['AlarmRuleOrder'];
 export type AlarmHistory = Schemas['AlarmHistory'];
 export type AlarmKind = Schemas['AlarmKind'];
 export type RaisedAlarms = Schemas['RaisedAlarms'];
+export type Slowness = Schemas['SlownessView'];
 export type SchemaRegistry = Schemas['SchemaRegistryView'];
 export type Webhook = Schemas['WebhookView'];
 export type WebhookCreated = Schemas['WebhookCreated'];
