@@ -14,7 +14,6 @@ from typing import Any, Final, cast
 from contracts.specs import Listener
 from gateway.causes import RESET_AT_ONCE, DisconnectCause
 from gateway.dial import Dial, Way, connecting
-from gateway.outside import Outside
 from gateway.served import WAITING_BYTES_SOFT, ServedInstance
 from gateway.session.call import Pending
 from gateway.session.ordering import UNANSWERED_MAX, Exchange
@@ -225,10 +224,11 @@ class Connection:
                 await self.served.faults_changed.wait()
         self.session.requests.let_go()
 
-    async def _settled(self, pending: Pending) -> None:
-        waits: Waits | None = pending
+    async def _settled(self, waits: Waits | None) -> None:
+        place = self.place
+        outside = place.outside(self.served, self.listener.node_id, self.session.relay, self._ask_upstream)
         while isinstance(waits, Pending):
-            outcome = await waits.later.work(self._outside())
+            outcome = await waits.later.work(outside)
             up: list[Buffer] = []
             down: list[Buffer] = []
             try:
@@ -238,10 +238,6 @@ class Connection:
             if up and not self.sides.is_over:
                 self.dialled().send(up)
             waits = self.session.requests.waits
-
-    def _outside(self) -> Outside:
-        node_id, relay = self.listener.node_id, self.session.relay
-        return self.place.outside(self.served, node_id, relay, self._ask_upstream)
 
     async def _await(self, work: Coroutine[Any, Any, None]) -> None:
         try:
