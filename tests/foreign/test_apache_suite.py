@@ -6,7 +6,20 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.foreign.apache.suite import Outcome, Verdict, complaints, listed, outcomes
+from tests.foreign.apache.suite import (
+    CLIENTS_LIST,
+    STREAMS_LIST,
+    Outcome,
+    Verdict,
+    at_the_control,
+    complaints,
+    listed,
+    outcomes,
+    passed_at_the_control,
+    share_of_the_control,
+)
+
+_SHARE_MIN: Final = 0.95
 
 _REPORT: Final = """<testsuite>
 <testcase name="testA(ClusterInstance)[1]" classname="org.apache.kafka.clients.admin.FirstTest"/>
@@ -85,3 +98,31 @@ def test_a_test_stands_in_the_list_once(tmp_path: Path) -> None:
     )
     with pytest.raises(AssertionError, match="twice"):
         listed(path)
+
+
+@pytest.mark.parametrize(("suite", "path"), [("clients", CLIENTS_LIST), ("streams", STREAMS_LIST)])
+def test_what_passes_at_an_apache_kafka_passes_at_a_vport(suite: str, path: Path) -> None:
+    """Of the lists that are checked in, which the tier `apache` holds against what comes."""
+    said, control = listed(path), passed_at_the_control(suite)
+    assert control <= said.keys(), "what passes at the control is listed"
+    assert share_of_the_control(said, control) >= _SHARE_MIN
+
+
+def test_the_share_leaves_out_what_is_not_offered() -> None:
+    said = {
+        "T.a": Outcome(Verdict.PASSES),
+        "T.b": Outcome(Verdict.DIFFERS),
+        "T.c": Outcome(Verdict.BY_CHANCE),
+        "T.d": Outcome(Verdict.NOT_APPLICABLE),
+        "T.e": Outcome(Verdict.PASSES),
+    }
+    assert share_of_the_control(said, frozenset({"T.a", "T.b", "T.c", "T.d"})) == 1 / 3
+    assert {
+        test: outcome.verdict for test, outcome in at_the_control(said, frozenset({"T.a", "T.b"})).items()
+    } == {
+        "T.a": Verdict.PASSES,
+        "T.b": Verdict.PASSES,
+        "T.c": Verdict.BY_CHANCE,
+        "T.d": Verdict.NOT_APPLICABLE,
+        "T.e": Verdict.BY_CHANCE,
+    }

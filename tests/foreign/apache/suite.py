@@ -13,7 +13,6 @@ from enum import Enum
 from pathlib import Path
 from typing import Final, NamedTuple
 from xml.etree import ElementTree
-from zipfile import ZipFile
 
 from ctl.bench.apache_kafka import kafka_cluster
 from ctl.kafka.cluster import Wish
@@ -21,13 +20,15 @@ from ctl.kafka.jars import DEFAULT_VERSION, java_program
 from tests.foreign.maven import COMPILER, KAFKA, SIMPLE_LOGGER, Artifact, class_path, compile_classes, library
 
 _HERE: Final = Path(__file__).parent
+CLIENTS_LIST: Final = _HERE / "clients.toml"
+STREAMS_LIST: Final = _HERE / "streams.toml"
+_CONTROL: Final = _HERE / "control.toml"
 _JUPITER: Final = "5.13.1"
 _PLATFORM: Final = "1.13.1"
 _THREADS: Final = "-Djava.util.concurrent.ForkJoinPool.common.parallelism=4"
 """On two CPUs a test's future would have a thread of its own, which counts as one that it leaves behind."""
 _TEST_TIMEOUT_S: Final = 120
-_RUN_TIMEOUT_S: Final = 3600
-_TESTS_CLASS: Final = re.compile(r"(?!Abstract)(\w+?)(Integration)?Test\.class")
+RUN_TIMEOUT_S: Final = 3 * 3600
 _LACKING: Final = re.compile(r"Caused by: org\.opentest4j\.TestAbortedException: (.*)")
 _AGAIN: Final = "the same test runs as KRAFT"
 _LAUNCHER: Final = (
@@ -41,6 +42,11 @@ _LAUNCHER: Final = (
     Artifact("org.junit.platform", "junit-platform-console", _PLATFORM),
     COMPILER,
 )
+
+
+def _left_out_classes() -> list[str]:
+    groups = tomllib.loads(STREAMS_LIST.read_text())["left_out"]
+    return [name for group in groups for name in group["classes"]]
 
 
 class Suite(NamedTuple):
@@ -59,25 +65,6 @@ CLIENTS: Final = Suite(
     (r"--exclude-classname=.*\.(ShareConsumer|SaslPlain|ConsumerBounce|ClientRebootstrap)\w*(\$.*)?",),
 )
 """Not of share groups, which are not offered; of another listener; of brokers that are stopped."""
-STREAMS_RUN: Final = (
-    *(
-        "EOSUncleanShutdown",
-        "FineGrainedAutoReset",
-        "GlobalKTable",
-        "GlobalKTableEOS",
-        "GlobalStateReprocess",
-    ),
-    *(
-        "GlobalThreadShutDownOrder",
-        "HandlingSourceTopicDeletion",
-        "InternalTopic",
-        "KTableSourceTopicRestart",
-    ),
-    *("LagFetch", "OptimizedKTable", "Rebalance", "RebalanceTaskClosure", "RegexSource", "SmokeTestDriver"),
-    *("StandbyTaskCreation", "StandbyTaskEOS", "TaskAssignor", "TaskMetadata"),
-)
-"""Classes that say much about a cluster in a minute or so each: rebalances, restoring, standbys,
-transactions, topics that come and go, regular expressions, resets. `streams.toml` says why others are not."""
 STREAMS: Final = Suite(
     "kafka-streams-integration-tests",
     _HERE / "streams_java",
@@ -91,8 +78,12 @@ STREAMS: Final = Suite(
         Artifact("org.mockito", "mockito-junit-jupiter", "5.14.2"),
         SIMPLE_LOGGER,
     ),
-    (rf"--include-classname=.*\.({'|'.join(STREAMS_RUN)})(Integration)?Test",),
+    (
+        r"--include-classname=.*\.\w+Test",
+        rf"--exclude-classname=.*\.({'|'.join(_left_out_classes())})(Integration)?Test",
+    ),
 )
+"""All but the classes that its list leaves out, and those inside others, which set brokers' properties."""
 
 
 class Verdict(Enum):
@@ -124,15 +115,16 @@ def listed(path: Path) -> dict[str, Outcome]:
     return said
 
 
-def unmentioned(path: Path) -> set[str]:
-    """Classes of tests of Kafka Streams that are neither run nor left out with a reason. Raises: as `run`."""
-    run_or_left_out = set(STREAMS_RUN)
-    for group in tomllib.loads(path.read_text())["left_out"]:
-        run_or_left_out.update(group["classes"])
-    with ZipFile(_jar(STREAMS)) as jar:
-        names = {name.rpartition("/")[2] for name in jar.namelist()}
-    tests = {found[1] for name in names if (found := _TESTS_CLASS.fullmatch(name)) is not None}
-    return tests - run_or_left_out
+def passed_at_the_control(suite: str) -> frozenset[str]:
+    """Tests of a suite that passed at an Apache Kafka when `control.toml` was written."""
+    return frozenset(tomllib.loads(_CONTROL.read_text())[suite]["passes"])
+
+
+def share_of_the_control(said: Mapping[str, Outcome], control: frozenset[str]) -> float:
+    """Of the tests that pass at an Apache Kafka, those that are listed as passing at a vport; what chance
+    decides counts as failed. Tests of what is not offered are no part of it."""
+    compared = [test for test in control if said[test].verdict is not Verdict.NOT_APPLICABLE]
+    return sum(said[test].verdict is Verdict.PASSES for test in compared) / len(compared)
 
 
 def complaints(said: Mapping[str, Outcome], ran: Mapping[str, Outcome]) -> list[str]:
@@ -152,10 +144,12 @@ def left_out(said: Mapping[str, Outcome]) -> list[str]:
     return [test for test, outcome in said.items() if outcome.verdict is Verdict.NOT_APPLICABLE]
 
 
-def at_the_control(said: Mapping[str, Outcome]) -> dict[str, Outcome]:
-    """What is a difference of ours passes at an Apache Kafka."""
+def at_the_control(said: Mapping[str, Outcome], control: frozenset[str]) -> dict[str, Outcome]:
+    """What an Apache Kafka comes to: what passed before passes; what did not, may by now."""
     return {
-        test: Outcome(Verdict.PASSES) if outcome.verdict is Verdict.DIFFERS else outcome
+        test: outcome
+        if outcome.verdict in (Verdict.NOT_APPLICABLE, Verdict.BY_CHANCE)
+        else Outcome(Verdict.PASSES if test in control else Verdict.BY_CHANCE)
         for test, outcome in said.items()
     }
 
@@ -212,7 +206,7 @@ def run(suite: Suite, clusters: Clusters, directory: Path, said: Mapping[str, Ou
     }
     command += [f"--config=junit.jupiter.{name}={value}" for name, value in settings.items()]
     with (directory / "output.log").open("w") as output:
-        subprocess.run(command, stdout=output, stderr=output, timeout=_RUN_TIMEOUT_S, check=False)
+        subprocess.run(command, stdout=output, stderr=output, timeout=RUN_TIMEOUT_S, check=False)
     report = reports / "TEST-junit-jupiter.xml"
     assert report.exists(), f"no test was run:\n{(directory / 'output.log').read_text()[-4000:]}"
     return outcomes(ElementTree.fromstring(report.read_text()))

@@ -23,13 +23,17 @@ public class LeftOut implements BeforeEachCallback {
     /** As tests that take the protocol as an argument name it. */
     private static final Pattern STREAMS_GROUP = Pattern.compile("groupProtocol=streams|(streamsProtocolEnabled|useNewProtocol|streamsRebalanceProtocolEnabled)=true|STREAMS protocol");
 
+    /** Which one it is of a test with arguments, as JUnit's report numbers them. */
+    private static final Pattern INVOCATION = Pattern.compile("test-template-invocation:#(\\d+)");
+
     @Override
     public void beforeEach(ExtensionContext context) {
         if (STREAMS_GROUP.matcher(context.getDisplayName()).find()) {
             abort("wants streams groups");
         }
         String test = context.getRequiredTestClass().getSimpleName() + "." + context.getRequiredTestMethod().getName();
-        if (LISTED.contains(test)) {
+        var invocation = INVOCATION.matcher(context.getUniqueId());
+        if (LISTED.contains(invocation.find() ? test + "[" + invocation.group(1) + "]" : test)) {
             abort("listed as not applicable");
         }
     }
