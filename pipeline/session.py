@@ -3,7 +3,7 @@
 import os
 import sys
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
@@ -12,9 +12,10 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from pipeline.jars import cache_dir, ensure_jars
+from pipeline.jars import JARS, S3_JARS, cache_dir, ensure_jars
 from pipeline.java import spark_java_home
 from pipeline.spark_at import THIS_MACHINE, SparkAt
+from pipeline.store import AnyPath, StorePath
 
 SHUFFLE_PARTITIONS: Final = 4
 """Frozen in the checkpoints of streaming queries with state: changing it starts those anew."""
@@ -26,13 +27,17 @@ _CGROUP_MEMORY: Final = Path("/sys/fs/cgroup/memory.max")
 
 
 def spark_session(
-    scratch: Path, say: Callable[[str], None] = lambda _: None, at: SparkAt = THIS_MACHINE
+    scratch: Path,
+    say: Callable[[str], None] = lambda _: None,
+    at: SparkAt = THIS_MACHINE,
+    lake: AnyPath | None = None,
 ) -> SparkSession:
-    """A session with Kafka and Delta Lake; UTC, errors only in the log, no web pages.
+    """A session with Kafka and Delta Lake that reaches `lake`; UTC, errors only in the log, no web pages.
 
     Raises: PipelineError without Java or the jars.
     """
-    jars = ensure_jars(say)
+    is_stored = isinstance(lake, StorePath)
+    jars = ensure_jars(say, (*JARS, *S3_JARS) if is_stored else JARS)
     scratch.mkdir(parents=True, exist_ok=True)
     if home := spark_java_home(cache_dir()):
         os.environ["JAVA_HOME"] = home
@@ -40,7 +45,8 @@ def spark_session(
     os.environ["PYSPARK_PYTHON"], os.environ["PYSPARK_DRIVER_PYTHON"] = python, sys.executable
     if at.is_local:
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    settings = _settings(scratch, jars) | _settings_at(at, jars) | dict(at.settings)
+    settings = _settings(scratch, jars) | _settings_at(at, jars)
+    settings |= (s3_settings(os.environ) if is_stored else {}) | dict(at.settings)
     conf = SparkConf().setMaster(at.master).setAppName("portico").setAll([*settings.items()])
     if SparkSession.getActiveSession() is None:
         context = SparkContext(conf=conf, gateway=_java(conf))
@@ -54,6 +60,15 @@ def _settings_at(at: SparkAt, jars: list[Path]) -> dict[str, str]:
     if at.is_local:
         return {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     return {"spark.jars": ",".join(str(jar) for jar in jars)}
+
+
+def s3_settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """What the environment says to deltalake, in Hadoop's words; credentials it takes from there itself."""
+    region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
+    endpoint = environment.get("AWS_ENDPOINT_URL")
+    by_host = environment.get("AWS_VIRTUAL_HOSTED_STYLE_REQUEST", str(endpoint is None)).lower() == "true"
+    found = {"endpoint.region": region, "endpoint": endpoint, "path.style.access": str(not by_host).lower()}
+    return {f"spark.hadoop.fs.s3a.{name}": value for name, value in found.items() if value}
 
 
 def driver_memory(limits_bytes: list[int]) -> str:

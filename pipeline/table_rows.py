@@ -17,7 +17,7 @@ def read_rows(
     Files are opened by Arrow. Those that deltalake opens by default are Python objects which Arrow's threads
     let go of: where that is while the interpreter ends, the process aborts after its work is done.
     """
-    store, path = FileSystem.from_uri(table.table_uri)
+    store, path = FileSystem.from_uri(table.table_uri.replace("s3a://", "s3://", 1))
     return table.to_pyarrow_table(
         columns=columns,
         filters=list(filters) if filters else None,

@@ -19,14 +19,16 @@ from ctl.console_client import Console, instance_path
 from ctl.errors import CommandError
 from ctl.options import DEFAULT_DATA_DIR, DataDir, Tenant
 from ctl.pipeline.progress import ShownProgress, quiet_teller
-from ctl.pipeline.spark_options import Master, SparkSettings, spark_at
+from ctl.pipeline.spark_options import Lake, Master, SparkSettings, spark_at
 from pipeline.errors import PipelineError
-from pipeline.ingest.failures import is_from_spark, is_interrupted
+from pipeline.ingest.failures import is_from_spark, is_from_store, is_interrupted
 from pipeline.layout import PipelineLayout
 from pipeline.spark_at import THIS_MACHINE, SparkAt
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from pipeline.store import AnyPath
 
 _SENTENCE_LENGTH_MAX: Final = 600
 _AGAIN_S: Final = 0.05
@@ -50,7 +52,8 @@ class JobRun:
         if not self._sessions:
             from pipeline.session import spark_session
 
-            self._sessions.append(spark_session(self.layout.scratch, say, self.spark_at))
+            at = self.layout.lake_root
+            self._sessions.append(spark_session(self.layout.scratch, say, self.spark_at, at))
             _stop_on_signals()  # Spark's own handler of SIGINT calls Spark in the middle of another call
         return self._sessions[0]
 
@@ -83,11 +86,14 @@ def job_run(
     tenant: str | None = None,
     shared: "SparkSession | None" = None,
     spark_at: SparkAt = THIS_MACHINE,
+    lake: str | None = None,
 ) -> Iterator[JobRun]:
-    """Run a job's body; a `shared` session is used and goes on afterwards.
+    """Run a job's body; a `shared` session is used and goes on afterwards. `lake`: the URL of its root.
 
     Raises: CommandError, of whatever fails in it that has a sentence.
     """
+    with sentences():
+        root = None if lake is None else _lake_root(lake)
     with Console.of(data_dir, tenant) as console:
 
         def tell(status: JobStatus) -> None:
@@ -95,7 +101,8 @@ def job_run(
 
         progress = ShownProgress(job, subject, quiet_teller(tell, say))
         sessions = [] if shared is None else [shared]
-        run = JobRun(console, PipelineLayout(data_dir.resolve()), progress, spark_at, sessions)
+        layout = PipelineLayout(data_dir.resolve(), root, is_spark_here=spark_at.is_local)
+        run = JobRun(console, layout, progress, spark_at, sessions)
         progress.start()
         state, error = JobState.FAILED, "it met a mistake of the program: see its output"
         try:
@@ -114,6 +121,15 @@ def job_run(
                 _stop(sessions[0], is_cut_short=state is JobState.STOPPED)
 
 
+def _lake_root(url: str) -> "AnyPath":
+    """Raises: PipelineError, also where it does not answer."""
+    from pipeline.store import lake_root, must_answer
+
+    root = lake_root(url)
+    must_answer(root)
+    return root
+
+
 def _for_tenant(
     tenant: Tenant = None,
     master: Master = None,
@@ -123,6 +139,17 @@ def _for_tenant(
     return partial(job_run, data_dir=data_dir, tenant=tenant, spark_at=spark_at(master, spark_conf))
 
 
+def _for_lakes(
+    tenant: Tenant = None,
+    master: Master = None,
+    spark_conf: SparkSettings = None,
+    lake: Lake = None,
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+) -> StartJob:
+    at = spark_at(master, spark_conf)
+    return partial(job_run, data_dir=data_dir, tenant=tenant, spark_at=at, lake=lake)
+
+
 def _for_operators(
     master: Master = None, spark_conf: SparkSettings = None, data_dir: DataDir = DEFAULT_DATA_DIR
 ) -> StartJob:
@@ -130,6 +157,7 @@ def _for_operators(
 
 
 TenantJob = Annotated[StartJob, Made(_for_tenant)]
+LakeJob = Annotated[StartJob, Made(_for_lakes)]
 OperatorJob = Annotated[StartJob, Made(_for_operators)]
 
 
@@ -190,6 +218,10 @@ def sentences() -> Iterator[None]:
     except KafkaException as error:
         raise CommandError(f"Kafka: {error.args[0]}") from error
     except Exception as error:
+        if is_from_store(error):
+            from pipeline.store import store_fault
+
+            raise CommandError(f"a table cannot be read or written: {store_fault(error)}") from error
         if not is_from_spark(error):
             raise
         if is_interrupted(error):

@@ -1,4 +1,4 @@
-"""Options that say where Spark runs."""
+"""Options that say where Spark runs, and where a lake is."""
 
 import re
 from collections.abc import Sequence
@@ -18,6 +18,15 @@ Master = Annotated[
         envvar="PORTICO_SPARK_MASTER",
         metavar="URL",
         help="Spark's master, like spark://HOST:7077. Else Spark runs here, on all cores.",
+    ),
+]
+Lake = Annotated[
+    str | None,
+    typer.Option(
+        "--lake",
+        envvar="PORTICO_LAKE",
+        metavar="URL",
+        help="Where lake tables are, like s3a://BUCKET/FOLDER. Else below the data directory.",
     ),
 ]
 SparkSettings = Annotated[

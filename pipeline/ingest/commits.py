@@ -11,7 +11,6 @@ import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
-from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
 import msgspec
@@ -23,6 +22,7 @@ from pyspark.sql.types import StructType
 from pipeline.errors import PipelineError
 from pipeline.ingest.ranges import PartitionRange
 from pipeline.ingest.staging import StagedFile, move_into
+from pipeline.store import AnyPath, store_fault
 
 _CONFIGURATION: Final = {
     "delta.enableDeletionVectors": "false",  # not every reader of Delta tables knows them
@@ -91,12 +91,12 @@ class IngestTable:
     Invariant: an append continues exactly the positions of that version, or nothing is committed.
     """
 
-    def __init__(self, path: Path, table: DeltaTable) -> None:
+    def __init__(self, path: AnyPath, table: DeltaTable) -> None:
         self.path = path
         self._table = table
 
     @classmethod
-    def open(cls, path: Path, spec: TableSpec) -> Self:
+    def open(cls, path: AnyPath, spec: TableSpec) -> Self:
         """Open a table; made where there is none. Raises: PipelineError where it is damaged."""
         try:
             if not DeltaTable.is_deltatable(str(path)):
@@ -111,7 +111,7 @@ class IngestTable:
                 )
             return cls(path, DeltaTable(str(path)))
         except (DeltaError, OSError) as error:
-            raise PipelineError(f"table {path} cannot be opened: {error}") from error
+            raise PipelineError(f"table {path} cannot be opened: {store_fault(error)}") from error
 
     @property
     def version(self) -> int:
@@ -176,8 +176,8 @@ class IngestTable:
                 f"another process has written table {self.path.name} meanwhile ({error}): this batch was "
                 "not committed; start the job again"
             ) from error
-        except DeltaError as error:
-            raise PipelineError(f"table {self.path} cannot be written: {error}") from error
+        except (DeltaError, OSError) as error:
+            raise PipelineError(f"table {self.path} cannot be written: {store_fault(error)}") from error
         self._table.update_incremental()
 
     def _must_continue(self, document: BatchDocument) -> None:

@@ -20,6 +20,12 @@ def is_from_spark(error: BaseException) -> bool:
     return type(error).__module__.startswith(("pyspark", "py4j"))
 
 
+def is_from_store(error: BaseException) -> bool:
+    """Whether deltalake or obstore, whose exceptions know no package, or the store behind them failed."""
+    modules = {kind.__module__ for kind in type(error).__mro__}
+    return bool({"_internal", "obstore.exceptions"} & modules) or str(error).startswith("Generic ")
+
+
 def is_interrupted(error: BaseException) -> bool:
     """Whether a signal is behind it: what Spark is told on its way up may fail, and takes its place."""
     before: BaseException | None = error

@@ -9,21 +9,22 @@ import shutil
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import TimestampType
 
 from pipeline.errors import PipelineError
+from pipeline.store import AnyPath, StorePath, move, open_parquet, relative_to, size_bytes
 
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 _LOCK: Final = "lock"
+_LEFT_AFTER: Final = timedelta(days=3)
 _WRITE: Final = {
     "compression": "zstd",
     "parquet.compression.codec.zstd.level": "1",
@@ -45,7 +46,7 @@ class ColumnStats(NamedTuple):
 class StagedFile(NamedTuple):
     """A Parquet file that waits for its commit."""
 
-    path: Path
+    path: AnyPath
     partition_values: Mapping[str, str | None]
     """Values of the partition columns, as Delta writes them."""
     rows: int
@@ -57,6 +58,21 @@ class StagedFile(NamedTuple):
 
 class StagingError(PipelineError):
     """What Spark wrote is not what is there. Nothing was committed."""
+
+
+@contextmanager
+def tasks_area(root: AnyPath) -> Iterator[AnyPath]:
+    """A folder for one run below `root`, for what Spark's tasks write: on a disk or in a store."""
+    if isinstance(root, Path):
+        with staging_area(root) as area:
+            yield area
+        return
+    _sweep_store(root)
+    own = root / uuid.uuid4().hex
+    try:
+        yield own
+    finally:
+        own.remove()
 
 
 @contextmanager
@@ -79,6 +95,14 @@ def staging_area(root: Path) -> Iterator[Path]:
             shutil.rmtree(area)
 
 
+def _sweep_store(root: StorePath) -> None:
+    """Nothing there says which runs live: no batch is read for so long."""
+    for left in root.iterdir():
+        changed_at = left.changed_at()
+        if changed_at is not None and datetime.now(UTC) - changed_at > _LEFT_AFTER:
+            left.remove()
+
+
 def _sweep(area: Path) -> None:
     with (area / _LOCK).open("a") as lock:
         try:
@@ -89,7 +113,7 @@ def _sweep(area: Path) -> None:
 
 
 def stage(
-    frame: DataFrame, area: Path, partition_by: Sequence[str], opaque: Sequence[str] = ()
+    frame: DataFrame, area: AnyPath, partition_by: Sequence[str], opaque: Sequence[str] = ()
 ) -> list[StagedFile]:
     """Run the batch: files of `frame` without the partition columns, which are in `partition_values`.
 
@@ -106,12 +130,17 @@ def stage(
         writer = writer.partitionBy(*partition_by)
     writer.parquet(str(batch))
     times = {name for name in partition_by if isinstance(frame.schema[name].dataType, TimestampType)}
-    files = [staged_file(path, batch, times) for path in sorted(batch.rglob("*.parquet"))]
+    files = [staged_file(path, batch, times) for path in _files_below(batch)]
     must_be_whole(files, int(written.get["rows"]), batch)
     return files
 
 
-def must_be_whole(files: Sequence[StagedFile], rows: int, batch: Path) -> None:
+def _files_below(batch: AnyPath) -> list[AnyPath]:
+    found: list[AnyPath] = [*batch.rglob("*.parquet")]
+    return sorted(found, key=str)
+
+
+def must_be_whole(files: Sequence[StagedFile], rows: int, batch: AnyPath) -> None:
     """Spark's tasks count what they write where they run; what lies here is all that a commit can name.
 
     A file system that is not everybody's shows nothing of other machines' files. Raises: StagingError.
@@ -124,15 +153,15 @@ def must_be_whole(files: Sequence[StagedFile], rows: int, batch: Path) -> None:
         )
 
 
-def staged_file(path: Path, batch: Path, times: Collection[str] = ()) -> StagedFile:
+def staged_file(path: AnyPath, batch: AnyPath, times: Collection[str] = ()) -> StagedFile:
     """A file below `batch`, in folders `column=value`; `times` are the columns that hold timestamps."""
     values: dict[str, str | None] = {}
-    for part in path.relative_to(batch).parts[:-1]:
+    for part in relative_to(path, batch).parts[:-1]:
         name, _, value = part.partition("=")
         text = unquote(value)
         values[name] = None if text == _NULL else _utc(text) if name in times else text
     try:
-        with pq.ParquetFile(path) as file:
+        with open_parquet(path) as file:
             footer = file.metadata
     except (OSError, pa.ArrowInvalid) as error:
         raise StagingError(
@@ -148,7 +177,7 @@ def staged_file(path: Path, batch: Path, times: Collection[str] = ()) -> StagedF
         path,
         values,
         footer.num_rows,
-        path.stat().st_size,
+        size_bytes(path),
         sum(group.total_byte_size for group in groups),
         {name: found for name, found in columns.items() if found is not None},
     )
@@ -171,11 +200,13 @@ def _utc(text: str) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def move_into(table: Path, file: StagedFile) -> str:
-    """Put a file into its table's folder; returns the path as a commit names it. Spark's names are unique."""
+def move_into(table: AnyPath, file: StagedFile) -> str:
+    """Put a file into its table's folder; returns the path as a commit names it. Spark's names are unique.
+
+    Raises: StoreError.
+    """
     folder = "-".join(_safe(value) for value in file.partition_values.values()) or "data"
-    (table / folder).mkdir(exist_ok=True)
-    file.path.rename(table / folder / file.path.name)
+    move(file.path, table / folder / file.path.name)
     return f"{folder}/{file.path.name}"
 
 

@@ -7,7 +7,6 @@ longer have is held against the commits' row counts.
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
@@ -44,6 +43,7 @@ from pipeline.layout import PipelineLayout
 from pipeline.progress import Progress
 from pipeline.schema.lake import LAKE_PARTITION_BY
 from pipeline.schema.lake_audit import LAKE_AUDIT
+from pipeline.store import AnyPath
 
 TABLE: Final = "lake_audit"
 _APART: Final = 20_000
@@ -225,7 +225,7 @@ def forget_missing_files(lake: LakeTable, now_ms: int) -> int:
         return len(lost)
 
 
-def write_audits(layout: PipelineLayout, audits: list[TopicAudit]) -> Path:
+def write_audits(layout: PipelineLayout, audits: list[TopicAudit]) -> AnyPath:
     """Append what was found to `lake_audit`; returns its path."""
     rows = [row for audit in audits for row in audit.rows]
     return append_rows(layout, TABLE, LAKE_AUDIT, "Completeness of lake tables", rows, "audit")

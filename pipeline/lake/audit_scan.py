@@ -5,11 +5,11 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from pipeline.lake.decode.source import Slice, bundles
 from pipeline.lake.planning.audit_runs import Runs, runs_of
+from pipeline.store import of_text, open_parquet
 
 NO_HOUR: Final = -1
 """The label of rows without a usable time."""
@@ -49,7 +49,7 @@ def _task(shares: list[list[Slice]]) -> Callable[[Iterable[pa.RecordBatch]], Ite
 
 
 def _scan_slice(part: Slice) -> pa.RecordBatch:
-    with pq.ParquetFile(part.path) as file:
+    with open_parquet(of_text(part.path)) as file:
         rows = file.read_row_group(part.row_group, ["partition", "offset"])
     partition, start, end = runs_of(_ints(rows, "partition"), _ints(rows, "offset"))
     label = NO_HOUR if part.hour_us is None else part.hour_us // 3_600_000_000

@@ -7,7 +7,6 @@ loader: what it will append is never in a backfill's range, whenever either of t
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from deltalake import DeltaTable
@@ -18,7 +17,7 @@ from pipeline.ingest.commits import BatchDocument, IngestTable
 from pipeline.ingest.lease import table_lease
 from pipeline.ingest.offsets import SourceOffsets, Topic
 from pipeline.ingest.ranges import Bounds, PartitionRange, take, total_offsets, without
-from pipeline.ingest.staging import StagedFile, stage, staging_area
+from pipeline.ingest.staging import StagedFile, stage, tasks_area
 from pipeline.lake.backfill_read import read_pieces
 from pipeline.lake.decode.source import file_path, log_files
 from pipeline.lake.forgotten import forgotten_offsets
@@ -28,6 +27,7 @@ from pipeline.lake.rows import Destination, lake_rows
 from pipeline.layout import PipelineLayout
 from pipeline.progress import Progress
 from pipeline.schema.lake import LAKE_OPAQUE, LAKE_PARTITION_BY
+from pipeline.store import AnyPath
 
 JOB: Final = "backfill"
 JOB_VERSION: Final = "1"
@@ -101,7 +101,7 @@ def backfill(
     assert topic.id == lake.topic_id, "the table of the topic as it is now"
     with (
         table_lease(lake.path, "portico pipeline backfill", JOB),
-        staging_area(layout.staging) as area,
+        tasks_area(layout.lake_staging) as area,
     ):
         table = IngestTable(lake.path, DeltaTable(str(lake.path)))
         _must_be_whole(lake)
@@ -139,7 +139,7 @@ class _Bring:
     topic: Topic
     ingest_batch: int
     present: DataFrame | None
-    area: Path
+    area: AnyPath
 
     def __call__(self, records: DataFrame) -> list[StagedFile]:
         if self.present is not None:

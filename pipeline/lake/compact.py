@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any, Final
 
 from deltalake import DeltaTable
@@ -20,7 +19,7 @@ from pyspark.sql.types import DataType, MapType, StructType
 
 from pipeline.errors import PipelineError
 from pipeline.ingest.lease import table_lease
-from pipeline.ingest.staging import StagedFile, move_into, stage, staging_area
+from pipeline.ingest.staging import StagedFile, move_into, stage, tasks_area
 from pipeline.lake.compact_log import addition, check_protocol, commit, removal
 from pipeline.lake.decode.source import file_path, log_files
 from pipeline.lake.planning.compact_plan import (
@@ -36,6 +35,7 @@ from pipeline.lake.planning.compact_plan import (
 )
 from pipeline.layout import PipelineLayout
 from pipeline.progress import Progress
+from pipeline.store import AnyPath
 
 COMMIT_BYTES: Final = 1024 * 1024 * 1024
 _LEASE_WAIT_S: Final = 60.0
@@ -46,7 +46,7 @@ _KEYS: Final = (("partition", "offset"), ("_partition", "_offset"))
 class CompactResult:
     """What was done to one table."""
 
-    table: Path
+    table: AnyPath
     files_before: int = 0
     files_after: int = 0
     rewritten_files: int = 0
@@ -60,7 +60,7 @@ class CompactResult:
 class ExpireResult:
     """What was taken from one table."""
 
-    table: Path
+    table: AnyPath
     before: datetime
     files: int = 0
     rows: int = 0
@@ -69,7 +69,11 @@ class ExpireResult:
 
 
 def compact(
-    spark: Callable[[], SparkSession], layout: PipelineLayout, path: Path, now: datetime, progress: Progress
+    spark: Callable[[], SparkSession],
+    layout: PipelineLayout,
+    path: AnyPath,
+    now: datetime,
+    progress: Progress,
 ) -> CompactResult:
     """Join the small files of every hour of a table; Spark is asked for where there are some.
 
@@ -77,7 +81,7 @@ def compact(
     """
     with (
         _lease(path, "portico pipeline compact"),
-        staging_area(layout.staging) as area,
+        tasks_area(layout.lake_staging) as area,
     ):
         table = DeltaTable(str(path))
         check_protocol(table)
@@ -98,7 +102,7 @@ def compact(
         return result
 
 
-def expire(path: Path, now: datetime, older_than: timedelta) -> ExpireResult:
+def expire(path: AnyPath, now: datetime, older_than: timedelta) -> ExpireResult:
     """Remove whole hours that are older. Positions stay: nothing is loaded again. Raises: ConflictError."""
     with _lease(path, "portico pipeline expire"):
         table = DeltaTable(str(path))
@@ -119,7 +123,7 @@ def expire(path: Path, now: datetime, older_than: timedelta) -> ExpireResult:
         return result
 
 
-def vacuum(path: Path, retention_h: int) -> int:
+def vacuum(path: AnyPath, retention_h: int) -> int:
     """Delete files that no version of the last hours needs; returns how many."""
     assert retention_h >= RETENTION_H_MIN, "readers of older versions need their files"
     with _lease(path, "portico pipeline vacuum"):
@@ -127,7 +131,7 @@ def vacuum(path: Path, retention_h: int) -> int:
         return len(table.vacuum(retention_h, dry_run=False, enforce_retention_duration=False, full=True))
 
 
-def _lease(path: Path, holder: str) -> AbstractContextManager[None]:
+def _lease(path: AnyPath, holder: str) -> AbstractContextManager[object]:
     """Beside whoever appends; only one maintains."""
     return table_lease(path, holder, "maintenance", wait_s=_LEASE_WAIT_S)
 
@@ -162,7 +166,7 @@ def _partition_text(value: datetime) -> str:
 
 
 def _rewrite(
-    spark: SparkSession, path: Path, schema: StructType, group: Sequence[Bin], area: Path
+    spark: SparkSession, path: AnyPath, schema: StructType, group: Sequence[Bin], area: AnyPath
 ) -> list[StagedFile]:
     """One file for each bin, in their order, that holds the same rows sorted by partition and offset."""
     partitions = group[0].files[0].partition_values.keys()
@@ -181,16 +185,20 @@ def _rewrite(
     return joined
 
 
-def _location(table: Path, file: DataFile) -> Path:
+def _location(table: AnyPath, file: DataFile) -> AnyPath:
     return file_path(table, {"path": file.path})
 
 
-def _read(spark: SparkSession, columns: StructType, paths: Sequence[Path]) -> DataFrame:
+def _read(spark: SparkSession, columns: StructType, paths: Sequence[AnyPath]) -> DataFrame:
     return spark.read.schema(columns).parquet(*(str(each) for each in paths))
 
 
 def _compare(
-    spark: SparkSession, columns: StructType, table: Path, before: Sequence[Path], after: Sequence[Path]
+    spark: SparkSession,
+    columns: StructType,
+    table: AnyPath,
+    before: Sequence[AnyPath],
+    after: Sequence[AnyPath],
 ) -> None:
     """Row count and checksums of what is replaced and of what replaces it. Raises: PipelineError."""
     was, now = (_checksum(_read(spark, columns, paths)) for paths in (before, after))
@@ -218,7 +226,7 @@ def _hashable(column: Column, kind: DataType) -> Column:
 
 
 def _commit(
-    path: Path, version: int, group: Sequence[Bin], staged: Sequence[StagedFile], now: datetime
+    path: AnyPath, version: int, group: Sequence[Bin], staged: Sequence[StagedFile], now: datetime
 ) -> None:
     now_ms = _ms(now)
     replaced = [file for each in group for file in each.files]

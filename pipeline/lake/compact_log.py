@@ -1,16 +1,14 @@
 """Commits that take files out of a Delta table and put others in, beside writers that only append.
 
 Neither of the libraries does it: delta-rs appends or replaces whole tables, and Delta's own writer can
-replace a log entry of another process on a local disk. An entry of the log is made complete and then linked
-to its number, which fails where there is one already; what came before it is then read, and must leave our
-files alone.
+replace a log entry of another process on a local disk. An entry of the log is made complete and then given
+its number (by a link, in a store by a conditional put), which fails where there is one already; what came
+before it is then read, and must leave our files alone.
 """
 
 import json
-import os
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 from deltalake import DeltaTable
@@ -19,6 +17,7 @@ from pipeline.errors import PipelineError
 from pipeline.ingest.commits import add_action
 from pipeline.ingest.staging import StagedFile
 from pipeline.lake.planning.compact_plan import DataFile
+from pipeline.store import AnyPath, create, read_bytes
 
 _LOG: Final = "_delta_log"
 _ATTEMPTS: Final = 200
@@ -35,7 +34,7 @@ def check_protocol(table: DeltaTable) -> None:
     found = table.protocol()
     if found.min_reader_version > _READER_VERSION_MAX or found.min_writer_version > _WRITER_VERSION_MAX:
         raise PipelineError(
-            f"table {Path(table.table_uri).name} was given features by another program (reader "
+            f"table {table.table_uri} was given features by another program (reader "
             f"{found.min_reader_version}, writer {found.min_writer_version}): maintain it with that one"
         )
 
@@ -83,7 +82,7 @@ def conflict(removed: Iterable[str], actions: Iterable[Mapping[str, Any]]) -> st
 
 
 def commit(
-    table: Path,
+    table: AnyPath,
     read_version: int,
     actions: Sequence[Mapping[str, Any]],
     operation: str,
@@ -102,37 +101,18 @@ def commit(
         "isBlindAppend": False,
         "engineInfo": "portico",
         "userMetadata": json.dumps(document),
+        "txnId": str(uuid.uuid4()),  # no other entry has the same bytes
     }
     lines = "".join(f"{json.dumps(each)}\n" for each in ({"commitInfo": info}, *actions))
     log = table / _LOG
-    draft = log / f".{uuid.uuid4()}.tmp"
-    try:
-        with draft.open("w") as file:
-            file.write(lines)
-            file.flush()
-            os.fsync(file.fileno())
-        return _link(draft, log, read_version + 1, removed)
-    finally:
-        draft.unlink(missing_ok=True)
+    for version in range(read_version + 1, read_version + 1 + _ATTEMPTS):
+        entry = log / f"{version:020}.json"
+        if create(entry, lines.encode()):
+            return version
+        if (reason := conflict(removed, _actions(entry))) is not None:
+            raise ConflictError(f"table {table.name}: {reason} meanwhile; start it again")
+    raise ConflictError(f"table {table.name} has {_ATTEMPTS} commits since it was read; start it again")
 
 
-def _link(draft: Path, log: Path, version: int, removed: Sequence[str]) -> int:
-    for attempt in range(version, version + _ATTEMPTS):
-        entry = log / f"{attempt:020}.json"
-        try:
-            os.link(draft, entry)
-        except FileExistsError:
-            if (reason := conflict(removed, _actions(entry))) is not None:
-                raise ConflictError(f"table {log.parent.name}: {reason} meanwhile; start it again") from None
-            continue
-        handle = os.open(log, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-        return attempt
-    raise ConflictError(f"table {log.parent.name} has {_ATTEMPTS} commits since it was read; start it again")
-
-
-def _actions(entry: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in entry.read_text().splitlines() if line]
+def _actions(entry: AnyPath) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in read_bytes(entry).splitlines() if line]

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -19,6 +18,7 @@ from pipeline.ingest.watch import TopicWatch, gone
 from pipeline.lake.plan import OnDataLoss, SourceLoad, TopicLoad, plan_waiting
 from pipeline.lake.rows import Destination, lake_rows
 from pipeline.schema.lake import LAKE_OPAQUE, LAKE_PARTITION_BY
+from pipeline.store import AnyPath
 
 JOB: Final = "load"
 JOB_VERSION: Final = "1"
@@ -37,7 +37,7 @@ class Drain:
         self,
         plan: SourceLoad,
         spark: Callable[[], SparkSession],
-        area: Path,
+        area: AnyPath,
         offsets_per_batch_max: int,
         on_data_loss: OnDataLoss,
     ) -> None:

@@ -21,7 +21,7 @@ from deltalake import DeltaTable
 
 from contracts.lake import LakeForgetRow
 from pipeline.errors import PipelineError
-from pipeline.ingest.lease import table_lease
+from pipeline.ingest.lease import IsOurs, LeasedError, table_lease
 from pipeline.ingest.staging import move_into, staged_file, staging_area
 from pipeline.lake.backfill import JOB as BACKFILL
 from pipeline.lake.compact import data_files
@@ -35,6 +35,7 @@ from pipeline.lake.planning.compact_plan import DataFile
 from pipeline.layout import PipelineLayout
 from pipeline.progress import Progress
 from pipeline.schema.lake import LAKE_OPAQUE
+from pipeline.store import AnyPath, open_parquet, relative_to
 
 LAKE_KIND: Final = "lake"
 _HOLDER: Final = f"portico pipeline {JOB}"
@@ -52,7 +53,7 @@ class ForgetResult:
     lake: LakeTable
     run: str
     tables: tuple[LakeForgetRow, ...] = ()
-    proof: Path | None = None
+    proof: AnyPath | None = None
     """The table `lake_forgets`; None where there was nothing to forget, or where it was only looked."""
 
     @property
@@ -76,7 +77,7 @@ def forget(
     Raises: PipelineError, LeasedError, ConflictError.
     """
     assert keys, "somebody is named"
-    with _held(layout, lake), staging_area(layout.staging) as area:
+    with _held(layout, lake) as is_ours, staging_area(layout.lake_staging_here) as area:
         of_keys = _of_keys(keys)
         in_lake = _look(lake.path, of_keys)
         offsets = _offsets(in_lake)
@@ -98,6 +99,10 @@ def forget(
                 if kind == LAKE_KIND and offsets:
                     note_offsets(layout, lake, result.run, offsets, now_ms)
                 _take_out(path, found, meant[kind], area, result.run, now_ms)
+                if not is_ours():
+                    raise LeasedError(
+                        f"table {path} is not ours any more: the store was not reached: start it again"
+                    )
                 deleted = _sweep(path)
                 progress.done(number)
             done.append(
@@ -123,22 +128,23 @@ def forget(
         return result
 
 
-def _paths(layout: PipelineLayout, lake: LakeTable) -> dict[str, Path]:
+def _paths(layout: PipelineLayout, lake: LakeTable) -> dict[str, AnyPath]:
     """In the order in which they are cleaned."""
     derived = {kind: lake.derived(layout, kind) for kind in (DECODED_KIND, DEAD_KIND)}
     return derived | {LAKE_KIND: lake.path}
 
 
 @contextmanager
-def _held(layout: PipelineLayout, lake: LakeTable) -> Iterator[None]:
+def _held(layout: PipelineLayout, lake: LakeTable) -> Iterator[IsOurs]:
     """All that writes these tables waits: what is in the middle of a batch could bring a record again."""
     decoded, dead = lake.derived(layout, DECODED_KIND), lake.derived(layout, DEAD_KIND)
     works = [(lake.path, ""), (lake.path, BACKFILL), (lake.path, _MAINTENANCE)]
     works += [(decoded, ""), (decoded, _MAINTENANCE), (dead, _MAINTENANCE)]
     with ExitStack() as held:
-        for path, work in works:
-            held.enter_context(table_lease(path, _HOLDER, work, wait_s=_LEASE_WAIT_S))
-        yield
+        leases = [
+            held.enter_context(table_lease(path, _HOLDER, work, wait_s=_LEASE_WAIT_S)) for path, work in works
+        ]
+        yield lambda: all(is_ours() for is_ours in leases)
 
 
 def _of_keys(keys: frozenset[bytes]) -> IsMeant:
@@ -172,7 +178,7 @@ class _Found(NamedTuple):
     """Rows that are meant, in one version of a table."""
 
     version: int
-    files: dict[Path, list[pa.Table]]
+    files: dict[AnyPath, list[pa.Table]]
     """Where they are, by file."""
 
     @property
@@ -184,13 +190,13 @@ class _Found(NamedTuple):
 _PLACE: Final = ("partition", "offset", "_partition", "_offset")
 
 
-def _look(path: Path, is_meant: IsMeant) -> _Found:
+def _look(path: AnyPath, is_meant: IsMeant) -> _Found:
     """Read every row group of the newest version, of what tells rows apart. Raises: PipelineError."""
     table = DeltaTable(str(path))
-    files: dict[Path, list[pa.Table]] = {}
+    files: dict[AnyPath, list[pa.Table]] = {}
     for told in log_files(table):
         place = _must_be_there(path, told)
-        with pq.ParquetFile(place) as file:
+        with open_parquet(place) as file:
             where = [name for name in _PLACE if name in file.schema_arrow.names]
             keys = [name for name in ("key",) if name in file.schema_arrow.names]
             for group in range(file.num_row_groups):
@@ -201,7 +207,7 @@ def _look(path: Path, is_meant: IsMeant) -> _Found:
     return _Found(int(table.version()), files)
 
 
-def _must_be_there(path: Path, told: Mapping[str, object]) -> Path:
+def _must_be_there(path: AnyPath, told: Mapping[str, object]) -> AnyPath:
     place = file_path(path, told)
     if not place.exists():
         raise PipelineError(
@@ -220,7 +226,7 @@ def _offsets(found: _Found) -> dict[int, Ranges]:
     return {partition: as_ranges(np.concatenate(parts)) for partition, parts in by_partition.items()}
 
 
-def _take_out(path: Path, found: _Found, is_meant: IsMeant, area: Path, run: str, now_ms: int) -> None:
+def _take_out(path: AnyPath, found: _Found, is_meant: IsMeant, area: Path, run: str, now_ms: int) -> None:
     """Rewrite the files that have such rows, in one commit."""
     table = DeltaTable(str(path), version=found.version)
     check_protocol(table)
@@ -235,7 +241,7 @@ def _take_out(path: Path, found: _Found, is_meant: IsMeant, area: Path, run: str
 
 
 def _replaced(
-    path: Path, place: Path, file: DataFile, rows: int, is_meant: IsMeant, area: Path, now_ms: int
+    path: AnyPath, place: AnyPath, file: DataFile, rows: int, is_meant: IsMeant, area: Path, now_ms: int
 ) -> list[dict[str, object]]:
     removed = removal(file, now_ms, data_change=True)
     folder = area / uuid.uuid4().hex
@@ -252,10 +258,10 @@ def _replaced(
     return [removed, addition(move_into(path, staged), staged, now_ms, data_change=True)]
 
 
-def _write_rest(place: Path, rest: Path, is_meant: IsMeant) -> int:
+def _write_rest(place: AnyPath, rest: Path, is_meant: IsMeant) -> int:
     """All other rows, in their order; how many."""
     kept = 0
-    with pq.ParquetFile(place) as file:
+    with open_parquet(place) as file:
         names = file.schema_arrow.names
         told = [name for name in names if name not in LAKE_OPAQUE]
         with pq.ParquetWriter(
@@ -275,7 +281,7 @@ def _write_rest(place: Path, rest: Path, is_meant: IsMeant) -> int:
     return kept
 
 
-def _sweep(path: Path) -> int:
+def _sweep(path: AnyPath) -> int:
     """Delete every file that the newest version does not name, however young; nobody else writes now.
 
     Counted on the disk: what the library tells has files of earlier sweeps in it.
@@ -285,18 +291,18 @@ def _sweep(path: Path) -> int:
     return before - len(_on_disk(path))
 
 
-def _on_disk(path: Path) -> list[Path]:
-    return [each for each in path.rglob("*.parquet") if "_delta_log" not in each.parts]
+def _on_disk(path: AnyPath) -> list[AnyPath]:
+    return [each for each in path.rglob("*.parquet") if "_delta_log" not in relative_to(each, path).parts]
 
 
-def _must_be_gone(path: Path, is_meant: IsMeant) -> int:
+def _must_be_gone(path: AnyPath, is_meant: IsMeant) -> int:
     """Look once more, at what is on the disk; returns the version that it is. Raises: PipelineError."""
     found = _look(path, is_meant)
     if found.rows:
         raise PipelineError(f"table {path} has {found.rows} rows of these keys still: start it again")
     table = DeltaTable(str(path), version=found.version)
-    named = {file_path(path, told).resolve() for told in log_files(table)}
-    if beside := [each for each in _on_disk(path) if each.resolve() not in named]:
+    named = {file_path(path, told) for told in log_files(table)}
+    if beside := [each for each in _on_disk(path) if each not in named]:
         raise PipelineError(
             f"{len(beside)} files that table {path} does not name could not be deleted, first "
             f"{beside[0]}: remove them, and start it again"

@@ -4,7 +4,6 @@ The brokers may have the records still. Audits do not miss them and backfills do
 """
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Final
 
 import pyarrow.compute as pc
@@ -16,6 +15,7 @@ from pipeline.lake.own_rows import append_rows
 from pipeline.lake.planning.audit_runs import joined
 from pipeline.layout import PipelineLayout
 from pipeline.schema.lake_audit import LAKE_FORGETS, LAKE_FORGOTTEN
+from pipeline.store import AnyPath
 from pipeline.table_rows import read_rows
 
 FORGOTTEN: Final = "lake_forgotten"
@@ -47,14 +47,14 @@ def note_offsets(
     append_rows(layout, FORGOTTEN, LAKE_FORGOTTEN, "Offsets that were forgotten", rows, JOB)
 
 
-def note_proof(layout: PipelineLayout, rows: Sequence[LakeForgetRow]) -> Path:
+def note_proof(layout: PipelineLayout, rows: Sequence[LakeForgetRow]) -> AnyPath:
     """What was done, and looked at afterwards; returns the table's path."""
     return append_rows(layout, FORGETS, LAKE_FORGETS, "Keys whose records were forgotten", rows, JOB)
 
 
 def forgotten_offsets(layout: PipelineLayout, topic_id: str) -> dict[int, Ranges]:
     """Disjoint ranges by partition, in order."""
-    path = layout.table(FORGOTTEN)
+    path = layout.about_lake(FORGOTTEN)
     if not DeltaTable.is_deltatable(str(path)):
         return {}
     # Chosen here: files whose log has no bounds of a text are passed over where deltalake filters by it.

@@ -1,7 +1,6 @@
 """Which lake tables there are, found by their folders: also of topics that are gone."""
 
 import re
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from deltalake import DeltaTable
@@ -9,6 +8,7 @@ from deltalake import DeltaTable
 from pipeline.errors import PipelineError
 from pipeline.lake.plan import lake_app
 from pipeline.layout import PipelineLayout
+from pipeline.store import AnyPath
 
 _FOLDER: Final = re.compile(r"(?P<topic>.+)-(?P<id>[0-9a-f]{32})")
 
@@ -19,7 +19,7 @@ class LakeTable(NamedTuple):
     instance_id: str
     topic: str
     topic_id: str
-    path: Path
+    path: AnyPath
 
     @property
     def load_app(self) -> str:
@@ -31,7 +31,7 @@ class LakeTable(NamedTuple):
         """The numbers of its backfills."""
         return f"backfill/{self.topic_id}"
 
-    def derived(self, layout: PipelineLayout, kind: str) -> Path:
+    def derived(self, layout: PipelineLayout, kind: str) -> AnyPath:
         """A table that is made from it."""
         return layout.derived(self.instance_id, self.topic, self.topic_id, kind)
 
@@ -39,10 +39,10 @@ class LakeTable(NamedTuple):
 def lake_tables(layout: PipelineLayout, instance_id: str, topics: list[str] | None = None) -> list[LakeTable]:
     """Tables of an instance, or of some of its topics. Raises: PipelineError where a topic has none."""
     root = layout.lake(instance_id, "x", "x").parent
-    folders = sorted(root.iterdir()) if root.is_dir() else []
+    folders: list[AnyPath] = [*root.iterdir()] if root.is_dir() else []
     found = [
         LakeTable(instance_id, told["topic"], told["id"], folder)
-        for folder in folders
+        for folder in sorted(folders, key=str)
         if (told := _FOLDER.fullmatch(folder.name)) and DeltaTable.is_deltatable(str(folder))
     ]
     if not found:

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from pipeline.again import again_and_again
 from pipeline.errors import PipelineError
 from pipeline.ingest.offsets import SourceOffsets, UnreachableError
-from pipeline.ingest.staging import staging_area
+from pipeline.ingest.staging import tasks_area
 from pipeline.lake.drain import Drain
 from pipeline.lake.plan import LoadSource, OnDataLoss, Pass, Refused, SourceLoad, TopicLoad, plan_source
 from pipeline.layout import PipelineLayout
@@ -88,7 +88,7 @@ class Loader:
             loads = tuple(load for plan in plans for load in plan.topics.values())
             self._tell(loads, refused)
             if any(load.pending or load.begins for load in loads):
-                area = held.enter_context(staging_area(self._layout.staging))
+                area = held.enter_context(tasks_area(self._layout.lake_staging))
                 most, on_data_loss = self._settings.offsets_per_batch_max, self._settings.on_data_loss
                 drains = deque(Drain(plan, self._spark, area, most, on_data_loss) for plan in plans)
                 while drains:

@@ -4,7 +4,6 @@ import time
 import uuid
 from collections.abc import Sequence
 from datetime import datetime
-from pathlib import Path
 
 import msgspec
 import pyarrow as pa
@@ -16,6 +15,7 @@ from pipeline.ingest.commits import BatchDocument, IngestTable, TableSpec
 from pipeline.ingest.lease import table_lease
 from pipeline.ingest.staging import staged_file, staging_area
 from pipeline.layout import PipelineLayout
+from pipeline.store import AnyPath
 
 _LEASE_WAIT_S = 60.0
 
@@ -27,14 +27,14 @@ def append_rows(
     description: str,
     rows: Sequence[msgspec.Struct],
     job: str,
-) -> Path:
+) -> AnyPath:
     """Append in one commit to the table `name`, made where there is none; returns its path.
 
     Raises: PipelineError.
     """
-    path = layout.table(name)
+    path = layout.about_lake(name)
     holder = f"portico pipeline {job}"
-    with table_lease(path, holder, wait_s=_LEASE_WAIT_S), staging_area(layout.staging) as area:
+    with table_lease(path, holder, wait_s=_LEASE_WAIT_S), staging_area(layout.lake_staging_here) as area:
         table = IngestTable.open(path, TableSpec(schema, (), description))
         folder = area / "rows"
         folder.mkdir()

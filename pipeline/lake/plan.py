@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from enum import StrEnum
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from pipeline.errors import PipelineError
@@ -23,6 +22,7 @@ from pipeline.ingest.ranges import (
 )
 from pipeline.layout import PipelineLayout
 from pipeline.schema.lake import LAKE, LAKE_PARTITION_BY
+from pipeline.store import AnyPath
 
 HOLDER: Final = "portico pipeline load"
 _FAILURES_SHOWN: Final = 3
@@ -53,7 +53,7 @@ class TopicLoad:
 
     instance: str
     topic: Topic
-    path: Path
+    path: AnyPath
     table: IngestTable | None = None
     record_bytes: float = RECORD_BYTES_GUESS
     waiting: tuple[PartitionRange, ...] = ()

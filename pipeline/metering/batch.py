@@ -20,6 +20,7 @@ from pipeline.metering.gaps import PAIR
 from pipeline.metering.records import judged, quarantined, taken
 from pipeline.metering.settle import ADDED, REPLACED, REWRITTEN, changes, of_pairs, opened
 from pipeline.schema.usage_records import USAGE_RAW
+from pipeline.store import AnyPath
 
 NEIGHBOUR_MS: Final = 65 * 60_000
 """A master tells the totals of a live boot id once an hour: within this time a record has neighbours."""
@@ -67,7 +68,7 @@ class Batch:
     """What is the same in all steps of one batch."""
 
     spark: SparkSession
-    table: Path | None
+    table: AnyPath | None
     """`usage_raw`; None while it has no rows."""
     area: Path
     ingest_batch: int
@@ -207,7 +208,9 @@ class Batch:
         return pairs, min(int(row["since_ms"]) for row in found)
 
     def _read_back(self, files: Sequence[StagedFile]) -> DataFrame:
-        root = files[0].path.parents[len(_BY_DAY)]
+        root = files[0].path.parent
+        for _ in _BY_DAY:
+            root = root.parent
         return self.spark.read.schema(USAGE_RAW).parquet(str(root)).select(*_COLUMNS)
 
 

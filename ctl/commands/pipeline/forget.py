@@ -13,7 +13,7 @@ from ctl.confirm import Yes, confirm
 from ctl.errors import CommandError, usage
 from ctl.options import InstanceArgument
 from ctl.output import Answer, print_table
-from ctl.pipeline.run import TenantJob
+from ctl.pipeline.run import LakeJob
 from runtime.clock import epoch_ms
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _ENCODINGS = ("text", "base64", "hex")
 
 
 def forget(
-    start_job: TenantJob,
+    start_job: LakeJob,
     instance: InstanceArgument,
     topic: TopicName,
     key: Annotated[

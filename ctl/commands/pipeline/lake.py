@@ -11,7 +11,7 @@ from ctl.commands.pipeline.lake_upkeep import TopicNames, subject_of
 from ctl.errors import CommandError, usage
 from ctl.options import parse_duration
 from ctl.output import Answer, Shortfall, in_table
-from ctl.pipeline.run import JobRun, TenantJob, say
+from ctl.pipeline.run import JobRun, LakeJob, say
 
 if TYPE_CHECKING:
     from pipeline.lake.load import Loader
@@ -21,7 +21,7 @@ _ON_DATA_LOSS: Final = ("fail", "skip")
 
 
 def load(
-    start_job: TenantJob,
+    start_job: LakeJob,
     instances: Annotated[list[str], typer.Argument(metavar="INSTANCE...", help="Ids or unique names.")],
     topics: TopicNames = None,
     all_topics: Annotated[bool, typer.Option("--all", help="All topics, as without --topic.")] = False,

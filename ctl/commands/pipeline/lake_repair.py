@@ -11,7 +11,7 @@ from ctl.commands.pipeline.lake_upkeep import TopicName, TopicNames, lakes_of, s
 from ctl.errors import CommandError, usage
 from ctl.options import InstanceArgument, parse_time
 from ctl.output import Answer, Shortfall, in_facts, print_table
-from ctl.pipeline.run import JobRun, TenantJob, say
+from ctl.pipeline.run import JobRun, LakeJob, say
 from runtime.clock import epoch_ms
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ Bootstrap = Annotated[
 
 
 def backfill(
-    start_job: TenantJob,
+    start_job: LakeJob,
     instance: InstanceArgument,
     topic: TopicName,
     since: Annotated[
@@ -75,7 +75,7 @@ def backfill(
 
 
 def audit(
-    start_job: TenantJob,
+    start_job: LakeJob,
     instance: InstanceArgument,
     topics: TopicNames = None,
     forget: Annotated[

@@ -13,7 +13,7 @@ from contracts.units import format_bytes
 from ctl.errors import CommandError, usage
 from ctl.options import InstanceArgument
 from ctl.output import Answer, in_table, print_table
-from ctl.pipeline.run import JobRun, TenantJob
+from ctl.pipeline.run import JobRun, LakeJob
 from pipeline.lake.planning.compact_plan import RETENTION_H_MIN
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pipeline.lake.decode.schema import RecordSchema
     from pipeline.lake.lake_tables import LakeTable
     from pipeline.progress import Progress
+    from pipeline.store import AnyPath
 
 _ON_ERROR: Final = ("dlq", "drop", "pause")
 _KINDS: Final = ("lake", "decoded", "dead_letters")
@@ -58,7 +59,7 @@ Kinds = Annotated[
 
 
 def decode(
-    start_job: TenantJob,
+    start_job: LakeJob,
     instance: InstanceArgument,
     topic: TopicName,
     schema: SchemaPath,
@@ -82,7 +83,7 @@ def decode(
 
 
 def redrive(
-    start_job: TenantJob,
+    start_job: LakeJob,
     instance: InstanceArgument,
     topic: TopicName,
     schema: SchemaPath,
@@ -108,7 +109,7 @@ def redrive(
 
 
 def compact(
-    start_job: TenantJob,
+    start_job: LakeJob,
     instance: InstanceArgument,
     topics: TopicNames = None,
     kinds: Kinds = None,
@@ -142,7 +143,7 @@ def compact(
 
 
 def expire(
-    start_job: TenantJob,
+    start_job: LakeJob,
     instance: InstanceArgument,
     older_than: Annotated[
         str, typer.Option("--older-than", metavar="AGE", help="Like 30d or 12h: whole hours before that go.")
@@ -201,7 +202,7 @@ class TablePart:
 
     kind: str
     lake: "LakeTable"
-    path: Path
+    path: "AnyPath"
 
     def named(self) -> dict[str, object]:
         """For scripts."""

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from pipeline.lake.decode.field_types import Field, FieldType, quoted
+from pipeline.lake.decode.field_types import Field, FieldType
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -72,29 +72,16 @@ def _field_type(told: Any) -> FieldType:
     return FieldType("map", items=_field_type(told["valueType"]))
 
 
-def new_columns(
-    table: Sequence[Field], wanted: Sequence[Field], inside: str = ""
-) -> list[tuple[str, FieldType]]:
-    """What a schema has and a table has not, with quoted paths as ALTER TABLE takes them."""
+def new_columns(table: Sequence[Field], wanted: Sequence[Field]) -> list[Field]:
+    """Columns of a schema that a table has not, or not all of: they are merged into the table's."""
     known = {each.name: each.type for each in table}
-    found: list[tuple[str, FieldType]] = []
-    for each in wanted:
-        path = f"{inside}{quoted(each.name)}"
-        if each.name not in known:
-            found.append((path, each.type))
-        else:
-            found += _new_inside(known[each.name], each.type, path)
-    return found
+    return [each for each in wanted if each.name not in known or _has_more(known[each.name], each.type)]
 
 
-def _new_inside(table: FieldType, wanted: FieldType, path: str) -> list[tuple[str, FieldType]]:
+def _has_more(table: FieldType, wanted: FieldType) -> bool:
     if wanted.name == "struct":
-        return new_columns(table.fields, wanted.fields, f"{path}.")
-    if wanted.items is None or table.items is None:
-        return []
-    return _new_inside(
-        table.items, wanted.items, f"{path}.{'element' if wanted.name == 'array' else 'value'}"
-    )
+        return bool(new_columns(table.fields, wanted.fields))
+    return wanted.items is not None and table.items is not None and _has_more(table.items, wanted.items)
 
 
 def arrow_type(kind: FieldType) -> pa.DataType:

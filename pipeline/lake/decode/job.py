@@ -9,13 +9,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from pathlib import Path
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
 from pipeline.errors import PipelineError
-from pipeline.ingest.staging import StagedFile, must_be_whole, staged_file, staging_area
+from pipeline.ingest.staging import StagedFile, must_be_whole, staged_file, tasks_area
 from pipeline.lake.decode.lake_files import lake_source
 from pipeline.lake.decode.schema import RecordSchema
 from pipeline.lake.decode.source import OfBatches, Selection, Slice, bundles
@@ -31,6 +30,7 @@ from pipeline.lake.lake_tables import LakeTable
 from pipeline.layout import PipelineLayout
 from pipeline.progress import Progress
 from pipeline.schema.decoded import DEAD_PARTITION, DECODED_PARTITION
+from pipeline.store import AnyPath, of_text, open_parquet
 
 _TASKS_PER_CORE: Final = 2
 _TIMES: Final = {DEAD_PARTITION, DECODED_PARTITION}
@@ -97,10 +97,10 @@ def decode(
     """Decode all that is not decoded yet of a lake table. Raises: PipelineError."""
     with (
         DecodeTables.leased(layout, lake, "portico pipeline decode") as tables,
-        staging_area(layout.staging) as area,
+        tasks_area(layout.lake_staging) as area,
     ):
         tables.repair(spark, area)
-        tables.use_schema(spark, schema)
+        tables.use_schema(schema)
         source = lake_source(lake)
         steps = plan_steps(tables.positions(), source.loads_end, source.backfills_end, source.rows, rows_max)
         progress.planned(sum(_rows_of(step, source.rows) for step in steps))
@@ -163,11 +163,10 @@ def _paused(outcome: Outcome, rows: int) -> str:
     )
 
 
-def _first_letter(path: Path) -> tuple[int, int, str, str]:
-    import pyarrow.parquet as pq
-
+def _first_letter(path: AnyPath) -> tuple[int, int, str, str]:
     columns = ["partition", "offset", "error_class", "message"]
-    rows = pq.read_table(path, columns=columns).sort_by([("partition", "ascending"), ("offset", "ascending")])
+    with open_parquet(path) as file:
+        rows = file.read(columns).sort_by([("partition", "ascending"), ("offset", "ascending")])
     first = rows.slice(0, 1).to_pylist()[0]
     return first["partition"], first["offset"], first["error_class"], first["message"]
 
@@ -179,7 +178,7 @@ def run_tasks(
     schema: RecordSchema,
     lake: LakeTable,
     batch: int,
-    area: Path,
+    area: AnyPath,
 ) -> Outcome:
     """Decode the selected rows of slices into staged files."""
     folder = area / f"batch-{batch}"
@@ -196,8 +195,8 @@ def run_tasks(
     )
 
 
-def _files(report: Sequence[Any], kind: str, folder: Path) -> list[StagedFile]:
-    told = {Path(row["name"]): row["count"] for row in report if row["kind"] == kind}
+def _files(report: Sequence[Any], kind: str, folder: AnyPath) -> list[StagedFile]:
+    told = {of_text(row["name"]): row["count"] for row in report if row["kind"] == kind}
     files = [staged_file(path, folder / kind, _TIMES) for path in sorted(told)]
     must_be_whole(files, sum(told.values()), folder)
     return files

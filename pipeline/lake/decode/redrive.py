@@ -7,7 +7,6 @@ next decode or re-drive then removes what has moved.
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
@@ -15,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from pipeline.errors import PipelineError
 from pipeline.ingest.ranges import PartitionRange
-from pipeline.ingest.staging import StagedFile, stage, staging_area
+from pipeline.ingest.staging import StagedFile, stage, tasks_area
 from pipeline.lake.decode.job import DecodeResult, Outcome, run_tasks
 from pipeline.lake.decode.schema import RecordSchema
 from pipeline.lake.decode.source import OfLetters, log_files, slices_of
@@ -25,6 +24,7 @@ from pipeline.lake.lake_tables import LakeTable
 from pipeline.layout import PipelineLayout
 from pipeline.progress import Progress
 from pipeline.schema.decoded import DEAD_PARTITION
+from pipeline.store import AnyPath
 
 
 def redrive(
@@ -38,14 +38,14 @@ def redrive(
     """Decode dead letters again, all or those of some error classes. Raises: PipelineError."""
     with (
         DecodeTables.leased(layout, lake, "portico pipeline redrive") as tables,
-        staging_area(layout.staging) as area,
+        tasks_area(layout.lake_staging) as area,
     ):
         if tables.schema is None:
             raise PipelineError(
                 f"topic {lake.topic} was not decoded yet: start with `portico pipeline decode`"
             )
         tables.repair(spark, area)
-        tables.use_schema(spark, schema)
+        tables.use_schema(schema)
         progress.planned(tables.totals()["dead_letters"], "dead letters")
         parts = slices_of(log_files(DeltaTable(str(tables.dead.path))), tables.dead.path, DEAD_PARTITION)
         chosen = OfLetters(error_classes)
@@ -63,7 +63,7 @@ def redrive(
 
 
 def _others(
-    spark: SparkSession, tables: DecodeTables, error_classes: Sequence[str], area: Path
+    spark: SparkSession, tables: DecodeTables, error_classes: Sequence[str], area: AnyPath
 ) -> list[StagedFile]:
     """Dead letters that are not tried stay as they are."""
     if not error_classes:

@@ -5,17 +5,16 @@ Spark would hand every row from its own format to Arrow's one by one, which cost
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from pipeline.errors import PipelineError
 from pipeline.lake.decode.steps import BatchSpan
+from pipeline.store import AnyPath, of_text, open_parquet
 
 _BATCH_ROWS: Final = 8192
 _COLUMNS: Final = ("partition", "offset", "timestamp", "key", "value", "headers")
@@ -109,20 +108,21 @@ def log_files(table: DeltaTable) -> list[dict[str, Any]]:
     return list(pa.table(table.get_add_actions(flatten=True)).to_pylist())
 
 
-def file_path(root: Path, told: Mapping[str, Any]) -> Path:
+def file_path(root: AnyPath, told: Mapping[str, Any]) -> AnyPath:
     """Where a file of the log lies. Some writers' names have escapes, which the log escapes once more."""
     path = root / str(told["path"])
     return path if path.exists() else root / unquote(str(told["path"]))
 
 
-def slices_of(files: Iterable[Mapping[str, Any]], root: Path, hour_column: str) -> list[Slice]:
+def slices_of(files: Iterable[Mapping[str, Any]], root: AnyPath, hour_column: str) -> list[Slice]:
     """All row groups of files of a log. Raises: PipelineError where one is missing."""
     found: list[Slice] = []
     for told in files:
         path = file_path(root, told)
         hour = told.get(f"partition.{hour_column}")
         try:
-            footer = pq.read_metadata(path)
+            with open_parquet(path) as file:
+                footer = file.metadata
         except FileNotFoundError:
             raise PipelineError(
                 f"file {path} of table {root.name} is missing: see what is lost with `portico pipeline audit`"
@@ -131,7 +131,7 @@ def slices_of(files: Iterable[Mapping[str, Any]], root: Path, hour_column: str) 
     return found
 
 
-def _slice(path: Path, hour: datetime | None, footer: Any, index: int) -> Slice:
+def _slice(path: AnyPath, hour: datetime | None, footer: Any, index: int) -> Slice:
     group = footer.row_group(index)
     columns = {group.column(n).path_in_schema: n for n in range(group.num_columns)}
     at = columns.get("ingest_batch")
@@ -166,7 +166,7 @@ def bundles(parts: Iterable[Slice], count: int) -> list[list[Slice]]:
 def read_bundle(bundle: Iterable[Slice], selection: Selection) -> Iterator[pa.RecordBatch]:
     """Rows in batches, with `attempt` and `event_hour`."""
     for part in bundle:
-        with pq.ParquetFile(part.path, coerce_int96_timestamp_unit="us") as file:
+        with open_parquet(of_text(part.path), coerce_int96_timestamp_unit="us") as file:
             columns = list(selection.columns)
             for batch in file.iter_batches(_BATCH_ROWS, row_groups=[part.row_group], columns=columns):
                 chosen = batch.filter(selection.mask(batch))

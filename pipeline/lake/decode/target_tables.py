@@ -3,11 +3,10 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Final, Self
 
 import msgspec
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Schema
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
@@ -16,13 +15,13 @@ from pipeline.ingest.lease import table_lease
 from pipeline.ingest.ranges import PartitionRange
 from pipeline.ingest.staging import StagedFile, stage
 from pipeline.lake.decode.columns import fields_of, new_columns, spark_fields
-from pipeline.lake.decode.field_types import FieldType
 from pipeline.lake.decode.lake_files import row_count
 from pipeline.lake.decode.schema import RecordSchema, SchemaFile, check_change, check_columns, schema_of
 from pipeline.lake.decode.steps import APPLIED, DROPPED, REDRIVEN, SOURCE_ROWS, STREAMS, Repair, repair_of
 from pipeline.lake.lake_tables import LakeTable
 from pipeline.layout import PipelineLayout
 from pipeline.schema.decoded import DEAD_LETTERS, DEAD_PARTITION, DECODED_PARTITION, KAFKA_COLUMNS
+from pipeline.store import AnyPath
 
 DECODED_KIND: Final = "decoded"
 DEAD_KIND: Final = "dead_letters"
@@ -43,7 +42,7 @@ class DecodeDocument(BatchDocument, frozen=True, kw_only=True, omit_defaults=Tru
 class DecodeTables:
     """Both tables of a lake table, held by one run."""
 
-    def __init__(self, lake: LakeTable, decoded: Path, dead: IngestTable) -> None:
+    def __init__(self, lake: LakeTable, decoded: AnyPath, dead: IngestTable) -> None:
         self.lake = lake
         self.app = f"decode/{lake.topic_id}"
         self.decoded_path = decoded
@@ -92,7 +91,7 @@ class DecodeTables:
         """What was last decoded with."""
         return self._schema
 
-    def use_schema(self, spark: SparkSession, schema: RecordSchema) -> None:
+    def use_schema(self, schema: RecordSchema) -> None:
         """Make or evolve the decoded table. Raises: PipelineError where the change is refused."""
         if self._decoded is None:
             columns = [*spark_fields(schema.fields), *KAFKA_COLUMNS.jsonValue()["fields"]]
@@ -101,20 +100,22 @@ class DecodeTables:
             IngestTable.open(self.decoded_path, TableSpec(struct, (DECODED_PARTITION,), description))
         elif self._schema is not None:
             check_change(self._schema, schema)
-        self._evolve(spark, schema)
+        self._evolve(schema)
         if self._schema != schema:
             text = msgspec.json.encode(schema.as_file()).decode()
             table = DeltaTable(str(self.decoded_path))
             table.alter.set_table_properties({_SCHEMA_PROPERTY: text}, raise_if_not_exists=False)
         self._reopen()
 
-    def _evolve(self, spark: SparkSession, schema: RecordSchema) -> None:
-        columns = json.loads(DeltaTable(str(self.decoded_path)).schema().to_json())["fields"]
+    def _evolve(self, schema: RecordSchema) -> None:
+        table = DeltaTable(str(self.decoded_path))
+        columns = json.loads(table.schema().to_json())["fields"]
         kafka = set(KAFKA_COLUMNS.fieldNames())
         known = fields_of([each for each in columns if each["name"] not in kafka])
         check_columns(known, schema.fields)
         if added := new_columns(known, schema.fields):
-            spark.sql(f"ALTER TABLE delta.`{self.decoded_path}` ADD COLUMNS ({_ddl(added)})")
+            struct = {"type": "struct", "fields": spark_fields(added)}
+            table.alter.add_columns(Schema.from_json(json.dumps(struct)).fields)
 
     def _reopen(self) -> None:
         table = DeltaTable(str(self.decoded_path))
@@ -164,7 +165,7 @@ class DecodeTables:
         own = msgspec.structs.replace(document, batch=self.dead.batch(self.app) + 1, ranges=(applied,))
         self.dead.append(files, own.counted(files, "timestamp"), replace_all=replace_all)
 
-    def repair(self, spark: SparkSession, area: Path) -> Repair:
+    def repair(self, spark: SparkSession, area: AnyPath) -> Repair:
         """Put right what a killed run left between its two commits."""
         needed = repair_of(self._last_batch(), self.positions(), self._applied())
         if needed is Repair.NONE:
@@ -196,7 +197,3 @@ def without_decoded(letters: DataFrame, decoded: DataFrame) -> DataFrame:
     """Dead letters that are none any more left out."""
     keys = decoded.select(decoded["_partition"].alias("partition"), decoded["_offset"].alias("offset"))
     return letters.join(keys, ["partition", "offset"], "left_anti")
-
-
-def _ddl(columns: Sequence[tuple[str, FieldType]]) -> str:
-    return ", ".join(f"{path} {kind.ddl()}" for path, kind in columns)

@@ -8,6 +8,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
@@ -20,6 +21,7 @@ from pipeline.lake.decode.schema import RecordSchema
 from pipeline.lake.decode.source import Selection, Slice, read_bundle
 from pipeline.lake.decode.values import DecodedBatch, ValueDecoder
 from pipeline.schema.decoded import DEAD_PARTITION, DECODED_PARTITION
+from pipeline.store import AnyPath, move, of_text
 
 DECODED: Final = "decoded"
 DEAD: Final = "dead_letters"
@@ -66,8 +68,9 @@ def decode_task(plan: TaskPlan) -> Callable[[Iterable[pa.RecordBatch]], Iterator
 
 def _run(plan: TaskPlan, batches: Iterable[pa.RecordBatch]) -> Counter[tuple[str, str]]:
     decoder = ValueDecoder(plan.schema)
-    decoded = HourFiles(Path(plan.area) / DECODED, DECODED_PARTITION)
-    dead = HourFiles(Path(plan.area) / DEAD, DEAD_PARTITION)
+    area = of_text(plan.area)
+    decoded = HourFiles(area / DECODED, DECODED_PARTITION)
+    dead = HourFiles(area / DEAD, DEAD_PARTITION)
     counts: Counter[tuple[str, str]] = Counter()
     for batch in batches:
         found = decoder.decode(batch.column("value").to_pylist())
@@ -166,12 +169,13 @@ def _table(columns: dict[str, tuple[pa.DataType, Any]]) -> pa.Table:
 class HourFiles:
     """Files of one kind, one or more for each hour; rows wait until there is enough for a row group."""
 
-    def __init__(self, root: Path, column: str) -> None:
+    def __init__(self, root: AnyPath, column: str) -> None:
         self._root = root
         self._column = column
         self._waiting: dict[Any, list[pa.Table]] = {}
         self._waiting_bytes: Counter[Any] = Counter()
-        self._writers: dict[Any, tuple[Path, pq.ParquetWriter]] = {}
+        self._writers: dict[Any, tuple[AnyPath, Path, pq.ParquetWriter]] = {}
+        """Where a file goes, and where it is written: a store takes whole files."""
         self._rows: Counter[str] = Counter()
 
     def add(self, rows: pa.Table, hours: pa.Array) -> None:
@@ -205,15 +209,19 @@ class HourFiles:
             folder = self._root / f"{self._column}={text}"
             folder.mkdir(parents=True, exist_ok=True)
             path = folder / f"part-{uuid.uuid4()}.zstd.parquet"
-            writer = pq.ParquetWriter(path, rows.schema, compression="zstd", compression_level=1)
-            self._writers[key] = (path, writer)
-        path, writer = self._writers[key]
+            here = path if isinstance(path, Path) else Path(mkdtemp()) / path.name
+            writer = pq.ParquetWriter(here, rows.schema, compression="zstd", compression_level=1)
+            self._writers[key] = (path, here, writer)
+        path, _, writer = self._writers[key]
         writer.write_table(rows)
         self._rows[str(path)] += rows.num_rows
 
     def _end(self, key: Any) -> None:
-        _, writer = self._writers.pop(key)
+        path, here, writer = self._writers.pop(key)
         writer.close()
+        if here != path:
+            move(here, path)
+            here.parent.rmdir()
 
 
 def _equal(hours: pa.Array, hour: pa.Scalar) -> pa.Array:

@@ -1,9 +1,12 @@
 """Schema files: what they may say, and how they may change."""
 
+import json
 from contextlib import suppress
+from pathlib import Path
 
 import msgspec
 import pytest
+from deltalake import DeltaTable, Schema
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -159,18 +162,24 @@ def test_a_version_is_used_for_one_schema() -> None:
         check_change(schema("a int", 2), schema("a int", 1))
 
 
-def test_new_columns_are_named_by_their_paths() -> None:
-    old = parse_fields("a struct<b: int>, l array<struct<x: int>>, m map<string, struct<y: int>>")
+def test_new_columns_are_merged_into_a_table(tmp_path: Path) -> None:
+    """Also inside structs of structs, lists and maps; what the schema leaves out stays."""
+    old = parse_fields(
+        "a struct<b: int>, l array<struct<x: int>>, m map<string, struct<y: int>>, o int, p int"
+    )
     new = parse_fields(
         "a struct<b: int, c: int>, l array<struct<x: int, z: date>>, "
-        "m map<string, struct<y: int, w: int>>, n int"
+        "m map<string, struct<y: int, w: int>>, n int, o int"
     )
-    assert [path for path, _ in new_columns(old, new)] == [
-        "`a`.`c`",
-        "`l`.element.`z`",
-        "`m`.value.`w`",
-        "`n`",
-    ]
+    struct = {"type": "struct", "fields": spark_fields(old)}
+    table = DeltaTable.create(tmp_path, Schema.from_json(json.dumps(struct)))
+    more = new_columns(old, new)
+    assert [each.name for each in more] == ["a", "l", "m", "n"]
+    added = {"type": "struct", "fields": spark_fields(more)}
+    table.alter.add_columns(Schema.from_json(json.dumps(added)).fields)
+    found = fields_of(json.loads(table.schema().to_json())["fields"])
+    assert found == (*new[:3], old[3], old[4], new[3])
+    assert new_columns(found, new) == []
 
 
 def test_a_schema_survives_being_kept_with_its_table() -> None:
