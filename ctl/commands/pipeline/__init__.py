@@ -14,13 +14,14 @@ from ctl.commands.pipeline import (
     meter,
     mirror,
     schedule,
+    tables,
 )
 
 app = Commands()
 for command in (
     *(jobs.jobs, mirror.mirror, advise.advise),
     *(bill.rollup, bill.bill, bill.close, bill.reconcile),
-    *(lake.load, demo.demo),
+    *(lake.load, demo.demo, tables.tables, tables.sql),
     *(lake_upkeep.decode, lake_upkeep.redrive, lake_upkeep.compact, lake_upkeep.expire),
     *(lake_repair.backfill, lake_repair.audit, forget.forget),
 ):

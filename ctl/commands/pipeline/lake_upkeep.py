@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pipeline.store import AnyPath
 
 _ON_ERROR: Final = ("dlq", "drop", "pause")
-_KINDS: Final = ("lake", "decoded", "dead_letters")
+LAKE_KINDS: Final = ("lake", "decoded", "dead_letters")
 _AGE: Final = re.compile(r"(\d{1,6})(h|d)", re.ASCII)
 _HOURS: Final = {"h": 1, "d": 24}
 
@@ -221,7 +221,7 @@ def _plain(result: Any) -> dict[str, object]:
 
 def _kinds(kinds: Sequence[str] | None) -> list[str]:
     for each in kinds or ():
-        if each not in _KINDS:
+        if each not in LAKE_KINDS:
             raise usage(f"--table is lake, decoded or dead_letters, not '{each}'")
     return list(dict.fromkeys(kinds or ["lake"]))
 
