@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
-from obstore.store import from_url
+from obstore.store import ObjectStore, from_url
 
 from pipeline.errors import PipelineError
 
@@ -106,8 +106,16 @@ AnyPath = Path | StorePath
 
 
 @cache
-def _store(bucket: str) -> Any:
+def _store(bucket: str) -> ObjectStore:
     return from_url(bucket)
+
+
+@cache
+def _arrow_store(bucket: str) -> Any:
+    """Arrow's own client: what is opened through Python's objects is read by one thread at a time."""
+    from pyarrow.fs import FileSystem
+
+    return FileSystem.from_uri(f"s3://{bucket}")[0]
 
 
 def lake_root(text: str) -> AnyPath:
@@ -133,9 +141,12 @@ def must_answer(root: AnyPath) -> None:
     Raises: StoreError.
     """
     if isinstance(root, StorePath):
-        retries: Any = {"max_retries": _FIRST_TRIES, "retry_timeout": timedelta(seconds=20)}
         try:
-            next(iter(obstore.list(from_url(root.bucket, retry_config=retries), root.key or None)), None)
+            first = from_url(
+                root.bucket,
+                retry_config={"max_retries": _FIRST_TRIES, "retry_timeout": timedelta(seconds=20)},
+            )
+            next(iter(obstore.list(first, root.key or None)), None)
         except BaseError as error:
             raise StoreError(f"lake {root}: {store_fault(error)}") from error
 
@@ -169,14 +180,14 @@ def relative_to(path: AnyPath, folder: AnyPath) -> PurePosixPath:
     return PurePosixPath(str(path)).relative_to(str(folder))
 
 
-def open_parquet(path: AnyPath, **options: Any) -> Any:
+def open_parquet(path: AnyPath, **options: str) -> Any:
     """A `pyarrow.parquet.ParquetFile`. Raises: FileNotFoundError; else of Arrow or the store."""
     import pyarrow.parquet as pq
 
     if isinstance(path, Path):
         return pq.ParquetFile(path, **options)
-    reader = obstore.open_reader(_store(path.bucket), path.key)
-    return pq.ParquetFile(reader, pre_buffer=False, **options)
+    bucket = path.bucket.removeprefix("s3a://")
+    return pq.ParquetFile(f"{bucket}/{path.key}", filesystem=_arrow_store(bucket), **options)
 
 
 def size_bytes(path: AnyPath) -> int:

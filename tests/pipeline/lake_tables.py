@@ -59,6 +59,7 @@ class LakeWriter:
     def __init__(self, layout: PipelineLayout, topic: str = "clicks", topic_id: str = TOPIC_ID) -> None:
         path = layout.lake("i-1", topic, topic_id)
         self.table = LakeTable("i-1", topic, topic_id, path)
+        self._staging = layout.lake_staging_here
         self._delta = IngestTable.open(path, TableSpec(LAKE, LAKE_PARTITION_BY))
 
     def load(self, records: Sequence[Record]) -> int:
@@ -86,7 +87,7 @@ class LakeWriter:
     def _commit(
         self, records: Sequence[Record], document: BatchDocument, ingest_batch: int | None = None
     ) -> None:
-        root = self.table.path.parent / f"staging-{uuid.uuid4()}"
+        root = self._staging / f"written-{uuid.uuid4()}"
         number = document.batch if ingest_batch is None else ingest_batch
         by_hour = sorted(records, key=lambda each: each.timestamp_ms // HOUR_MS)
         files = []

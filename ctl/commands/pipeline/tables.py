@@ -1,7 +1,7 @@
 """`portico pipeline tables` and `sql`: what was loaded, by names that people and engines can read."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -90,7 +90,7 @@ def _text(cell: object) -> object:
     return "" if cell is None else cell
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """For JSON."""
     if isinstance(value, Mapping):
         return {str(name): _plain(each) for name, each in value.items()}

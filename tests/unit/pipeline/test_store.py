@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
+from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType
 
 from pipeline.errors import PipelineError
@@ -17,11 +18,19 @@ from pipeline.ingest.commits import BatchDocument, IngestTable, TableSpec
 from pipeline.ingest.lease import LeasedError, table_lease
 from pipeline.ingest.ranges import PartitionRange
 from pipeline.ingest.staging import staged_file
+from pipeline.lake.audit_scan import scan
 from pipeline.lake.compact_log import ConflictError, commit, removal
+from pipeline.lake.decode.source import log_files, slices_of
+from pipeline.lake.forgotten import forgotten_offsets
+from pipeline.lake.lake_tables import lake_tables
+from pipeline.lake.planning.audit_runs import Runs
 from pipeline.lake.planning.compact_plan import DataFile
+from pipeline.layout import PipelineLayout
 from pipeline.schema.columns import columns
+from pipeline.schema.lake import LAKE_PARTITION_BY
 from pipeline.store import StorePath, create, lake_root, must_answer, read_bytes
 from tests.pipeline.s3_server import S3Server, s3_server, troubled_s3
+from tests.unit.pipeline.test_forget import ADA, Lake, kinds
 
 SPEC = TableSpec(columns(offset=LongType()))
 
@@ -104,6 +113,37 @@ def test_a_lease_is_held_lost_and_taken(bucket: StorePath, monkeypatch: pytest.M
         assert theirs() and not is_ours()
     with table_lease(table, "the last", wait_s=30):
         pass
+
+
+def test_a_key_goes_out_of_tables_in_a_store(bucket: StorePath, tmp_path: Path) -> None:
+    """And what is left is read as an audit does, file by file."""
+    layout = PipelineLayout(tmp_path, bucket / "forgetting")
+    topic = Lake(layout)
+    told = topic.forget(ADA)
+    assert kinds(told) == {"lake": (30, True), "decoded": (28, True), "dead_letters": (2, True)}
+    kept = {(p, n) for p in (0, 1) for n in range(60) if n % 4}
+    assert topic.places() == kept
+    table = DeltaTable(str(topic.lake.path))
+    files = log_files(table)
+    there = {each.name for each in topic.lake.path.rglob("*.parquet") if "_delta_log" not in str(each)}
+    assert there == {str(each["path"]).rpartition("/")[2] for each in files}
+    runs = scan(no_spark, slices_of(files, topic.lake.path, LAKE_PARTITION_BY[0]))
+    assert {(p, n) for p, found in runs.items() for n in ranges_of(found)} == kept
+    gone = forgotten_offsets(layout, topic.lake.topic_id)
+    assert {(p, n) for p, found in gone.items() for start, end in found for n in range(start, end)} == {
+        (p, n) for p in (0, 1) for n in range(0, 60, 4)
+    }
+    [lake] = lake_tables(layout, "i-1")
+    assert lake == topic.lake
+
+
+def no_spark() -> SparkSession:
+    raise AssertionError("there is little to read")
+
+
+def ranges_of(runs: Runs) -> list[int]:
+    pairs = zip(runs.starts.tolist(), runs.ends.tolist(), strict=True)
+    return [n for start, end in pairs for n in range(start, end)]
 
 
 @pytest.mark.long
