@@ -14,6 +14,7 @@ from ctl.stack.layout import free_port
 from tests.e2e.docs_commands import all_lines, make_desk, run
 from tests.integration.zookeeper.server import ZooKeeperServer, running_zookeeper
 from tests.servers.postgres import PostgresServer
+from tests.servers.redis_server import RedisServer
 from tests.vports import Vports
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
@@ -56,6 +57,10 @@ def test_a_start_serves_and_ends(
 
 
 @pytest.mark.parametrize("line", _BENCHES)
-def test_a_benchmark_prints_numbers(line: str, tmp_path: Path) -> None:
+def test_a_benchmark_prints_numbers(
+    line: str, tmp_path: Path, postgres: PostgresServer, redis_server: RedisServer
+) -> None:
+    line = line.replace("--database-url URL", f"--database-url '{postgres.url(postgres.new_database())}'")
+    line = line.replace("--redis-url URL", f"--redis-url {redis_server.url}")
     told = run(make_desk(tmp_path), tmp_path / "data", "sh", line, 850)
     assert re.search(r"\s[0-9]+\.[0-9]+\s*$", told, re.MULTILINE), told

@@ -121,6 +121,7 @@ def test_a_call_of_the_console_goes_on_with_its_callers_trace(traced: Stack, col
             "X-Request-Id": "mine-1",
         },
         trust_env=False,
+        timeout=60,
     )
     assert answer.status_code == 200
 

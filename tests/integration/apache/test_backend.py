@@ -26,10 +26,11 @@ pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
 _WITHIN_S = 120.0
 
 
-def until(holds: Callable[[], Any], what: str) -> Any:
+def until(holds: Callable[[], Any], what: str | Callable[[], str]) -> Any:
+    """`what` says what is missing, at the end."""
     deadline = time.monotonic() + _WITHIN_S
     while not (found := holds()):
-        assert time.monotonic() < deadline, what
+        assert time.monotonic() < deadline, what if isinstance(what, str) else what()
         time.sleep(0.2)
     return found
 

@@ -85,9 +85,9 @@ def _recorded(stack: Stack, instance: dict[str, Any]) -> int:
 
 def _until_counted(stack: Stack, instance: dict[str, Any], at_least: int) -> int:
     """What is counted once it is all that is recorded, and once more a round of counting later."""
-    for _ in range(2):
+    for wait_s in (12, 0):
         _until(lambda: at_least <= _counted(stack, instance) == _recorded(stack, instance))
-        time.sleep(12)
+        time.sleep(wait_s)
     return _counted(stack, instance)
 
 
