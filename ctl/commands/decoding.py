@@ -1,7 +1,7 @@
 """`portico decoding`: by which schemas messages are shown, and what of them is masked."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, TypedDict
 
 import typer
 
@@ -89,7 +89,20 @@ def registry(
     return Answer(found, lambda: print_facts(_registry_facts(found)))
 
 
-def _show(found: dict[str, Any], registry: dict[str, Any] | None) -> None:
+class _Registry(TypedDict):
+    url: str | None
+    has_password: bool
+
+
+class _Decoding(TypedDict):
+    kind: str | None
+    schema_text: str
+    masked_fields: list[str]
+    masked_headers: list[str]
+    masks_key: bool
+
+
+def _show(found: _Decoding, registry: _Registry | None) -> None:
     masked = [*found["masked_fields"], *(f"header {one}" for one in found["masked_headers"])]
     facts = [
         ("schema", f"{found['kind']}, {len(found['schema_text'])} characters" if found["kind"] else "none"),
@@ -98,7 +111,7 @@ def _show(found: dict[str, Any], registry: dict[str, Any] | None) -> None:
     print_facts([*facts, *(_registry_facts(registry) if registry is not None else ())])
 
 
-def _registry_facts(found: dict[str, Any]) -> list[tuple[str, str]]:
+def _registry_facts(found: _Registry) -> list[tuple[str, str]]:
     password = ", with a password" if found["has_password"] else ""
     return [("registry", f"{found['url']}{password}" if found["url"] else "none")]
 

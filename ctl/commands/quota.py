@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict
 
 import typer
 
@@ -16,7 +16,6 @@ from ctl.output import Answer, in_table, print_facts, print_table, terminal
 
 app = Commands()
 app.command("simulate")(simulate)
-_CLIENT_TIMES = ("throttle_time_max_ms", "request_latency_avg_ms")
 _COLUMNS = ("r", "F", "P", "q", "THROTTLED ms/s", "LEASE")
 
 
@@ -66,7 +65,50 @@ def list_quotas(console: OperatorConsole) -> Answer:
     return in_table(overview, columns, rows, empty="No instances.")
 
 
-def _show_why(found: Any) -> None:
+class _Point(TypedDict):
+    point: str
+    throttled_percent: float
+    rate_per_s: int
+    allocated_per_s: int
+
+
+class _Effect(TypedDict):
+    purchased_per_s: int
+    throttled_percent: float
+    arithmetic: str
+
+
+class _Flow(TypedDict):
+    flow: str
+    rule: str
+    explanation: str
+    rate_per_s: int
+    purchased_per_s: int
+    held: list[_Point]
+    effects: list[_Effect]
+
+
+class _Topic(TypedDict):
+    name: str
+    records_per_s: float
+
+
+class _Client(TypedDict):
+    client_id: str
+    address: str
+    throttle_time_max_ms: float | None
+    request_latency_avg_ms: float | None
+
+
+class _Why(TypedDict):
+    verdict: str
+    says: str
+    flows: list[_Flow]
+    topics: list[_Topic]
+    clients: list[_Client]
+
+
+def _show_why(found: _Why) -> None:
     print_facts([(found["verdict"], found["says"])])
     for flow in found["flows"]:
         if flow["held"]:
@@ -76,13 +118,18 @@ def _show_why(found: Any) -> None:
         print_table(["TOPIC", "RECORDS/S"], topics, empty="")
     if found["clients"]:
         clients = (
-            [one["client_id"], one["address"], *(_ms(one[name]) for name in _CLIENT_TIMES)]
+            [
+                one["client_id"],
+                one["address"],
+                _ms(one["throttle_time_max_ms"]),
+                _ms(one["request_latency_avg_ms"]),
+            ]
             for one in found["clients"]
         )
         print_table(["CLIENT", "ADDRESS", "THROTTLED AT MOST", "LATENCY"], clients, empty="")
 
 
-def _show_held(flow: Any) -> None:
+def _show_held(flow: _Flow) -> None:
     told = format_cpu if flow["flow"] == "cpu" else _byte_rate
     step = f"{flow['rule']}: {flow['explanation']}"
     print_facts([("", ""), (flow["flow"], _of(flow, told)), ("step", step)])
@@ -95,7 +142,7 @@ def _show_held(flow: Any) -> None:
     print_table(["WITH", "THROTTLED", "HOW"], effects, empty="")
 
 
-def _share(one: Any) -> str:
+def _share(one: _Point | _Effect) -> str:
     return f"{one['throttled_percent']:g} %"
 
 
