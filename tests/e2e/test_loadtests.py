@@ -68,7 +68,13 @@ def _instances(stack: Stack) -> set[str]:
     return {one["id"] for one in stack.api("GET", "instances", limit=1000, tenant="*")["items"]}
 
 
-@pytest.mark.parametrize("run", SHORT)
+QUICK = ("noisy-neighbour-produce", "connection-storm", "rate-sweep-produce", "console-users")
+"""One of each kind; the others are run in the tier `long`."""
+
+
+@pytest.mark.parametrize(
+    "run", [pytest.param(run, marks=() if run in QUICK else pytest.mark.long) for run in SHORT]
+)
 def test_a_scenario_reports_and_its_exit_code_is_the_verdict(stack: Stack, tmp_path: Path, run: str) -> None:
     name = next(name for name in ALWAYS if run.startswith(name))
     report, data = tmp_path / "report", tmp_path / "data"

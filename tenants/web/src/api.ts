@@ -84,6 +84,7 @@ export type ResetOffsetsResult = Schemas['ResetOffsetsResult'];
 
 export type Broker = Schemas['BrokerView'];
 export type Cluster = Schemas['ClusterView'];
+export type InstanceMove = Schemas['MoveView'];
 export type ClusterPartition = Schemas['ClusterPartitionView'];
 export type AuditEntry = Schemas['AuditView'];
 

@@ -23,6 +23,8 @@ from tests.integration.moves.clients import (
 from tests.integration.moves.test_moves import moved, until
 from tests.integration.stack import Stack, running_stack
 
+pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
+
 FAR = "far"
 
 

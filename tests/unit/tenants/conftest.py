@@ -36,6 +36,19 @@ ORDER = {
 }
 
 
+_CROSSED = {("sqlite", "redis"), ("postgres", "alone")}
+"""Redis serves several control processes, which share a Postgres: other pairs are of the tier `long`."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whoever looks at a control plane looks at it twice, not four times."""
+    for item in items:
+        params = getattr(getattr(item, "callspec", None), "params", {})
+        if (params.get("databases"), params.get("redis_url")) in _CROSSED:
+            item.add_marker(pytest.mark.long)
+
+
 class MasterServer:
     """The quota master's HTTP as the console sees it: views that a test sets, or no answer."""
 
@@ -185,7 +198,7 @@ def _config(url: str, vip: str, tables: Path | None, redis_url: RedisUrl | None 
 
 @pytest.fixture(params=["alone", "redis"])
 def redis_url(request: pytest.FixtureRequest) -> RedisUrl | None:
-    """Every test of the control plane runs without Redis, and with an empty one."""
+    """Every test of the control plane runs without Redis, and with one that is empty when it begins."""
     if request.param == "alone":
         return None
     server: RedisServer = request.getfixturevalue("redis_server")
