@@ -168,6 +168,7 @@ class ProducerStates:
     def check_marker(self, header: BatchHeader, marker: EndMarker) -> None:
         """Of a transaction that has an epoch of its own, a marker in the epoch of what is open here is a late
         copy: it ended the transaction before. With nothing open it is the same attempt again, and harmless.
+        Any other transaction has the epoch of its marker, so what is being asked about it is void.
 
         Raises: AppendRefused INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED.
         """
@@ -186,6 +187,8 @@ class ProducerStates:
                 f"a marker of coordinator epoch {marker.coordinator_epoch}, the last one for producer "
                 f"{header.producer_id} had {entry.coordinator_epoch}",
             )
+        if not bumps:
+            self.verifications.forget(header.producer_id)
 
     def _check_epoch(self, header: BatchHeader) -> None:
         entry = self.entries.get(header.producer_id)
@@ -241,7 +244,7 @@ class ProducerStates:
         self.entries[header.producer_id] = entry
         entry.active_ms = max(entry.active_ms, active_ms)
         entry.coordinator_epoch = max(entry.coordinator_epoch, marker.coordinator_epoch)
-        self.verifications.forget(header.producer_id)
+        self.verifications.forget_before(header.producer_id, header.producer_epoch)
         ended = self.transactions.end(header.producer_id, base_offset, is_aborted=not marker.is_commit)
         if known is None:
             self._one_more()

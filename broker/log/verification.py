@@ -2,7 +2,8 @@
 
 Before the first batch of a transaction is appended, the coordinator confirms that the partition is in it. A
 marker that arrives meanwhile takes the verification away, so that a late batch never opens a transaction that
-nobody will end.
+nobody will end. Where each transaction has an epoch of its own, the marker of the one before has the epoch of
+the next one, may come after its first batch, and takes nothing from it.
 Source: Kafka VerificationStateEntry, VerificationGuard.
 """
 
@@ -69,6 +70,12 @@ class Verifications:
 
     def forget(self, producer_id: int) -> None:
         self._pending.pop(producer_id, None)
+
+    def forget_before(self, producer_id: int, producer_epoch: int) -> None:
+        """What is asked about in this epoch stays."""
+        pending = self._pending.get(producer_id)
+        if pending is not None and pending.producer_epoch < producer_epoch:
+            self.forget(producer_id)
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
         for producer_id, pending in list(self._pending.items()):

@@ -13,7 +13,8 @@ from broker.log.producer_snapshot import SnapshotCorrupt, decode_snapshot, encod
 from broker.log.producer_state import ProducerStates
 from broker.log.transactions import Transactions
 from tests.unit.broker_log.builders import NOW_MS, idempotent
-from wire.batch import TRANSACTIONAL_BIT, BatchHeader, parse_header
+from wire.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader, parse_header
+from wire.control import EndMarker
 
 
 def header(sequence: int, count: int = 1, *, epoch: int = 0, producer_id: int = 1) -> BatchHeader:
@@ -142,6 +143,31 @@ def test_a_guard_is_used_up_by_the_batch_that_opens_the_transaction() -> None:
     states.record(transactional, 0, NOW_MS)
     assert not states.verifications.allow(1, guard)
     assert states.verifications.allow(2, other), "which is another producer's"
+
+
+@pytest.mark.parametrize(
+    ("version", "asked_epoch", "marked_epoch", "stays"),
+    [
+        (0, 4, 4, False),  # the transaction that the batch is of has ended
+        (2, 4, 4, True),  # the one before has
+        (2, 4, 5, False),
+    ],
+)
+def test_a_marker_ends_what_is_asked_about_its_own_transaction(
+    version: int, asked_epoch: int, marked_epoch: int, stays: bool
+) -> None:
+    states = ProducerStates()
+    guard = states.verifications.begin(1, asked_epoch, 0, NOW_MS, starts_at_zero=version > 0)
+    marked = header(0)._replace(attributes=TRANSACTIONAL_BIT | CONTROL_BIT, producer_epoch=marked_epoch)
+    states.check_marker(marked, EndMarker(True, 1, version))
+    states.record_marker(marked, 7, NOW_MS, EndMarker(True, 1))
+    assert states.verifications.allow(1, guard) == stays
+    data = header(0)._replace(attributes=TRANSACTIONAL_BIT, producer_epoch=asked_epoch)
+    if stays:
+        states.check_own(data, guard)
+    else:
+        with pytest.raises(AppendRefused):
+            states.check_own(data, guard)
 
 
 def test_a_producer_whose_batches_are_gone_gets_none_back_from_before() -> None:
