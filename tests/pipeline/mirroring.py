@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
 
@@ -84,10 +84,14 @@ class Side:
         ended: set[int] = set()
         while len(ended) < partitions:
             for message in consumer.consume(10_000, 1.0):
+                partition = found[message.partition()]
                 if message.error():
+                    assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
                     ended.add(message.partition())
                 else:
-                    found[message.partition()].append(_seen(message))
+                    seen = _seen(message)
+                    assert not partition or seen.offset > partition[-1].offset, "the reader was set back"
+                    partition.append(seen)
         consumer.close()
         return found
 
