@@ -79,9 +79,10 @@ class EngineRoom:
         return True
 
     def wait(self, cost_us: int, come: Callable[[], None]) -> Entry:
-        """Call `come` once the question has its room."""
+        """Call `come` once the question has its room: at once where others have left since it was refused."""
         entry = Entry(cost_us, come)
         self._waiting.append(entry)
+        self._admit()
         return entry
 
     def give_up(self, entry: Entry) -> None:

@@ -65,3 +65,14 @@ def test_the_room_is_never_exceeded_and_everybody_comes_in_order(steps: list[tup
     while under_way:
         room.leave(under_way.pop(0))
     assert came == expected and not waiting
+
+
+def test_room_that_came_before_somebody_waits_for_it_is_taken() -> None:
+    """Nobody is left who would make room: whoever waits now would wait for ever, and all behind it."""
+    room, came = EngineRoom(), []
+    assert room.enter(AT_ONCE_US) and not room.enter(1)
+    room.leave(AT_ONCE_US)
+    room.wait(1, lambda: came.append(True))
+    assert came and room.under_way_us == 1
+    room.leave(1)
+    assert room.enter(AT_ONCE_US)
