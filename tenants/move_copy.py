@@ -25,7 +25,14 @@ from tenants.backend.copy_groups import (
     transactions,
 )
 from tenants.backend.copy_links import Layout, Links, Stored
-from tenants.backend.copy_targets import CannotMove, Target, config_faults, remove, target_of
+from tenants.backend.copy_targets import (
+    CannotMove,
+    Target,
+    config_faults,
+    is_compacted,
+    remove,
+    target_of,
+)
 from tenants.backend.producer_ids import burn_producer_ids
 from tenants.backend.topics import TopicPartition
 from tenants.rules.errors import Conflict, Unavailable
@@ -146,9 +153,7 @@ class Copy:
         self._at = await self._source.layout()
         self._to = await target.links.layout()
         wanted = await self._wanted_configs()
-        target.compacted = frozenset(
-            name for name, configs in wanted.items() if "compact" in configs.get("cleanup.policy", "")
-        )
+        target.compacted = frozenset(name for name, configs in wanted.items() if is_compacted(configs))
         copied_from = {name: None if one == "None" else uuid.UUID(one) for name, one in self._copies.items()}
         plan = plan_topics(self._at.topics, self._to.topics, copied_from)
         for name in plan.delete:

@@ -338,9 +338,14 @@ def gap(key: TopicPartition, end: int, offset: int, *, fills_gaps: bool) -> str:
     )
 
 
+def is_compacted(configs: Mapping[str, str]) -> bool:
+    """Whether a cleaner takes records out of a topic's logs."""
+    return "compact" in configs.get("cleanup.policy", "")
+
+
 def config_faults(name: str, configs: Mapping[str, str], *, fills_gaps: bool) -> str | None:
     """Why a topic of these configs cannot be kept on an Apache Kafka."""
-    if "compact" in configs.get("cleanup.policy", "") and not fills_gaps:
+    if is_compacted(configs) and not fills_gaps:
         return f"topic '{name}' is compacted: its offsets have gaps. {_CAN_BE_FILLED}"
     if configs.get("message.timestamp.type") == "LogAppendTime":
         return f"topic '{name}' has LogAppendTime: an Apache Kafka would stamp its records anew"
