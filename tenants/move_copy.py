@@ -253,7 +253,7 @@ class Copy:
         there = (await self._target.links.fetch(self._to.leaders[key], {key: position - 1})).get(key)
         if here is None or there is None or not here.batches or not there.batches:
             return True
-        return self._target.is_copy(here, there)
+        return self._target.is_copy(key, here, there)
 
     async def _read(self, key: TopicPartition, offset: int) -> Stored | None:
         """Of the source's log."""

@@ -80,7 +80,7 @@ class Target(Protocol):
         """Put batches at the end of a log, which is `position`; where it ends then, which may be before they
         do. Raises: CannotMove, Unavailable."""
 
-    def is_copy(self, here: Stored, there: Stored) -> bool:
+    def is_copy(self, key: TopicPartition, here: Stored, there: Stored, /) -> bool:
         """Whether what the target's log ends with is what the source has there; of both logs the first batch
         that is stored from that last offset on."""
 
@@ -143,7 +143,7 @@ class BuiltinTarget:
         assert stored.batches[0][1].base_offset >= position, "fetched from there on"
         return (await self._ask(layout, key, records=bytes(stored.records))).log_end_offset
 
-    def is_copy(self, here: Stored, there: Stored) -> bool:
+    def is_copy(self, _key: TopicPartition, here: Stored, there: Stored, /) -> bool:
         ours, theirs = here.batches[0][1], there.batches[0][1]
         return ours[:2] == theirs[:2] and ours.crc == theirs.crc
 
@@ -235,9 +235,9 @@ class ApacheTarget:
                 position = step.end
         return position
 
-    def is_copy(self, here: Stored, there: Stored) -> bool:
+    def is_copy(self, key: TopicPartition, here: Stored, there: Stored, /) -> bool:
         theirs = there.batches[0][1]
-        for step in self._steps(("", 0), here):
+        for step in self._steps(key, here):
             if step.batch is not None and step.first < theirs.next_offset <= step.end:
                 crc = parse_header(step.batch).crc
                 return (step.first, step.end, crc) == (theirs.base_offset, theirs.next_offset, theirs.crc)

@@ -12,6 +12,7 @@ from wire.batch import TRANSACTIONAL_BIT, Record, assign_offset, build_batch, pa
 
 TARGET = ApacheTarget(cast(Links, None), fills_gaps=True)
 COUNT = 5
+KEY = ("orders", 0)
 
 
 def stored(data: bytes | bytearray, *aborted: Aborted) -> Stored:
@@ -36,21 +37,33 @@ def at_the_target(source: bytearray, base: int) -> Stored:
 @pytest.mark.parametrize("attributes", [0, TRANSACTIONAL_BIT])
 def test_a_log_that_ends_with_a_batch_of_the_source(attributes: int) -> None:
     source = batch(40, attributes=attributes)
-    assert TARGET.is_copy(stored(source + batch(45)), at_the_target(source, 40))
+    assert TARGET.is_copy(KEY, stored(source + batch(45)), at_the_target(source, 40))
+
+
+def test_a_compacted_topics_batch_went_without_its_producer() -> None:
+    target = ApacheTarget(cast(Links, None), fills_gaps=True)
+    target.compacted = frozenset({"orders"})
+    source = batch(40)
+    (one,) = steps(parse_header(source), memoryview(source), is_aborted=False, forgets_producer=True)
+    assert one.batch is not None
+    data = bytearray(one.batch)
+    assign_offset(data, 0, 40, 3)
+    assert target.is_copy(KEY, stored(source), stored(data))
+    assert not target.is_copy(("others", 0), stored(source), stored(data))
 
 
 def test_a_log_that_ends_with_something_else() -> None:
     source = batch(40)
     other = build_batch([Record(0, 1, b"k", b"other")] * COUNT)
-    assert not TARGET.is_copy(stored(source), at_the_target(other, 40))
-    assert not TARGET.is_copy(stored(source), at_the_target(source, 38)), "at another offset"
+    assert not TARGET.is_copy(KEY, stored(source), at_the_target(other, 40))
+    assert not TARGET.is_copy(KEY, stored(source), at_the_target(source, 38)), "at another offset"
     aborted = stored(batch(40, attributes=TRANSACTIONAL_BIT), Aborted(7, 12))
-    assert not TARGET.is_copy(aborted, at_the_target(source, 40)), "what is aborted does not go over"
+    assert not TARGET.is_copy(KEY, aborted, at_the_target(source, 40)), "what is aborted does not go over"
 
 
 def test_a_log_that_ends_with_a_filler() -> None:
     """Somewhere inside what the source has no records for."""
     filler = stored(build_batch([Record(0, 1, b"", b"")], base_offset=42, attributes=0x30))
-    assert TARGET.is_copy(stored(batch(40, attributes=TRANSACTIONAL_BIT), Aborted(7, 40)), filler)
-    assert TARGET.is_copy(stored(batch(60)), filler), "between batches"
-    assert not TARGET.is_copy(stored(batch(38)), filler), "where the source has a record"
+    assert TARGET.is_copy(KEY, stored(batch(40, attributes=TRANSACTIONAL_BIT), Aborted(7, 40)), filler)
+    assert TARGET.is_copy(KEY, stored(batch(60)), filler), "between batches"
+    assert not TARGET.is_copy(KEY, stored(batch(38)), filler), "where the source has a record"
