@@ -180,11 +180,13 @@ class Decoder:
         return seat.process
 
     async def _make_room(self) -> None:
-        """Who does not work has to go: as many as there may be work at most."""
-        running = [one for one in self._seats.values() if one.process is not None]
-        idle = [one for one in running if not one.works]
-        for one in idle[: max(0, len(running) - PROCESSES_MAX + 1)]:
-            await self._end(one)
+        """End who is idle for longest, until those and all that work are few; a process may yet start."""
+        while True:
+            working = sum(one.works for one in self._seats.values())
+            idle = [one for one in self._seats.values() if one.process is not None and not one.works]
+            if not idle or working + len(idle) <= PROCESSES_MAX:
+                return
+            await self._end(idle[0])
 
     def _end_idle(self, instance_id: str, seat: _Seat) -> None:
         if seat.turn.locked():
