@@ -203,14 +203,19 @@ async def test_a_schema_that_takes_too_much_is_given_up(decoder: Decoder) -> Non
     assert await decoder.check("i1", AVRO) is None
 
 
-async def test_processes_are_few_and_are_taken_in_turn(
+async def test_processes_are_few_and_are_taken_in_turn(decoder: Decoder) -> None:
+    await of_instances(decoder, decoders.PROCESSES_MAX + 3)
+    assert 0 < len(running(decoder)) <= decoders.PROCESSES_MAX
+
+
+async def test_processes_that_are_about_to_start_count(
     decoder: Decoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started, later = decoders._started, asyncio.Event()
     starts = itertools.count(1)
 
     async def started_by_turns() -> decoders._Process:
-        """Half of the first are not there yet when the one after them is: they count, too."""
+        """Half of the first are not there yet when the one after them is."""
         number = next(starts)
         if number > decoders.PROCESSES_MAX:
             later.set()
@@ -219,13 +224,19 @@ async def test_processes_are_few_and_are_taken_in_turn(
         return await started()
 
     monkeypatch.setattr(decoders, "_started", started_by_turns)
-    field = Field("good", avro({"id": 1, "note": None, "paid": Decimal(1), "raw": b""}))
-    names = [f"i{n}" for n in range(decoders.PROCESSES_MAX + 3)]
     async with asyncio.timeout(60):
-        told = await asyncio.gather(*(decoder.decode(one, {"good": AVRO}, [field]) for one in names))
-    assert all(one[0].text is not None for one in told)
-    running = [seat for seat in decoder._seats.values() if seat.process is not None]
-    assert 0 < len(running) <= decoders.PROCESSES_MAX
+        await of_instances(decoder, decoders.PROCESSES_MAX + 1)
+    assert len(running(decoder)) == decoders.PROCESSES_MAX
+
+
+async def of_instances(decoder: Decoder, count: int) -> None:
+    field = Field("good", avro({"id": 1, "note": None, "paid": Decimal(1), "raw": b""}))
+    decoding = (decoder.decode(f"i{n}", {"good": AVRO}, [field]) for n in range(count))
+    assert all(one[0].text is not None for one in await asyncio.gather(*decoding))
+
+
+def running(decoder: Decoder) -> list[str]:
+    return [name for name, seat in decoder._seats.items() if seat.process is not None]
 
 
 async def test_who_gives_up_leaves_a_decoder_that_works(decoder: Decoder) -> None:
