@@ -30,6 +30,7 @@ def shop(tmp_path: Path) -> Iterator[Stack]:
         yield stack
 
 
+@pytest.mark.long  # each line starts a Spark of its own
 @pytest.mark.timeout(1800)
 def test_the_pipeline_of_the_readme(shop: Stack, tmp_path: Path) -> None:
     desk = make_desk(tmp_path)

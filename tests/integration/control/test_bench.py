@@ -28,6 +28,7 @@ def _are_figures(figures: dict[str, Any]) -> None:
     assert isinstance(figures["jobs go on after kill -9, s"], Spread)
 
 
+@pytest.mark.long
 def test_two_processes_are_read_from_and_one_is_killed(
     postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
