@@ -172,10 +172,18 @@ class _Driver:
         self._lease = Lease(self._request.target_bootstrap, f"mirror/{source_id}")
         self._lease.acquire()
 
+    def _catch_up(self) -> None:
+        """Read on in the progress; all tracks see it, for their tasks read only what comes behind."""
+        catch_up(self._target, self._progress, wait=False)
+        for track in self._tracks.values():
+            position = self._progress.positions.get(track.unit.key)
+            if position is not None:
+                track.see(position)
+
     def _look(self) -> None:
         """What is new at the source and in the progress."""
         now = time.monotonic()
-        catch_up(self._target, self._progress, wait=False)
+        self._catch_up()
         if now - self._discovered_at >= _DISCOVER_EVERY_S:
             self._discovery.look(self._progress, self._tracks)
             for sentence in self._discovery.refused.values():
@@ -213,7 +221,7 @@ class _Driver:
             try:
                 while not running.done():
                     wait([running], timeout=_LOOK_EVERY_S)
-                    self._follow(chosen)
+                    self._follow()
             except BaseException:
                 session.sparkContext.cancelAllJobs()  # or leaving would wait for them
                 raise
@@ -229,7 +237,7 @@ class _Driver:
         if self._transactional and stable < everything:
             for track in chosen:
                 fence(self._target, track.unit.key)
-        catch_up(self._target, self._progress, wait=False)
+        self._catch_up()
 
     def _plan(self, track: Track) -> Plan:
         request = self._request
@@ -251,16 +259,12 @@ class _Driver:
             lease_until_ms=0 if self._lease is None else self._lease.until_ms,
         )
 
-    def _follow(self, chosen: list[Track]) -> None:
+    def _follow(self) -> None:
         """Show the progress that running tasks commit."""
         try:
-            catch_up(self._target, self._progress, wait=False)
+            self._catch_up()
         except Unreachable:
             return  # the tasks will say so
-        for track in chosen:
-            position = self._progress.positions.get(track.unit.key)
-            if position is not None:
-                track.see(position)
         self._show()
 
     def _take(self, outcome: Outcome) -> None:
@@ -286,7 +290,7 @@ class _Driver:
     def _carry_groups_over(self) -> None:
         units = [track.unit for track in self._tracks.values()]
         if self._request.groups:
-            catch_up(self._target, self._progress, wait=False)
+            self._catch_up()
             self._carried = self._groups.carry_over(list(self._request.groups), units, self._progress)
 
     def _show(self) -> None:

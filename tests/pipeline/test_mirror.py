@@ -9,6 +9,7 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from pyspark.sql import SparkSession
 
 from pipeline.errors import PipelineError
+from pipeline.mirror.planning.progress import PROGRESS_TOPIC, Position, progress_records
 from tests.integration.stack import Stack
 from tests.pipeline.mirroring import RECENT_MS, Mirrors, Side, contents
 
@@ -93,6 +94,49 @@ def test_a_second_run_goes_on_where_the_first_ended(
     written = [sum(track.records for track in run.tracks) for run in (first, nothing, second)]
     assert written == [500, 0, 300]
     assert contents(east.read(topic, 2)) == contents(west.read(topic, 2))
+
+
+def test_what_was_committed_behind_an_open_transaction_is_not_repeated(
+    sides: tuple[Side, Side], mirrors: Mirrors
+) -> None:
+    """A killed mirror left one partition's transaction open, and behind it the progress of another one
+    committed: it is read only when the first is fenced."""
+    west, east = sides
+    west.create("behind", 2)
+    west.produce("behind", 100, 2)
+    first, second = mirrors.run(west, east, "behind", rename="same").tracks
+    west.produce("behind", 100, 2, first=100)
+    assert (first.position, second.position) == (50, 50)
+
+    opened = east.producer(**{"transactional.id": first.unit.key})
+    opened.init_transactions(20)
+    opened.begin_transaction()
+    opened.produce(PROGRESS_TOPIC, key=b"never committed", value=b"{}")
+    assert opened.flush(20) == 0
+    committed = east.producer(**{"transactional.id": second.unit.key})
+    committed.init_transactions(20)
+    committed.begin_transaction()
+    for number in range(101, 200, 2):
+        committed.produce("behind", key=b"k%d" % number, value=b"value %d" % number, partition=1)
+    position = Position(
+        source_id=second.unit.source_id,
+        source=west.name,
+        topic="behind",
+        topic_id=second.unit.topic_id,
+        partition=1,
+        target_topic="behind",
+        target_topic_id=second.target_topic_id,
+        position=100,
+        target_position=second.target_position + 50,
+        timestamp_ms=-1,
+    )
+    for record in progress_records(position, None):
+        committed.produce(PROGRESS_TOPIC, key=record.key, value=record.value)
+    committed.commit_transaction(20)
+
+    mirrors.run(west, east, "behind", rename="same")
+    values = [[seen.value for seen in partition] for partition in east.read("behind", 2)]
+    assert values == [[b"value %d" % number for number in range(odd, 200, 2)] for odd in (0, 1)]
 
 
 def test_two_mirrors_both_ways_do_not_loop(sides: tuple[Side, Side], mirrors: Mirrors) -> None:
