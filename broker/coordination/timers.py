@@ -34,6 +34,10 @@ class Timers(Generic[K]):
         """Whether the key has a deadline that is not met."""
         return key in self._deadlines
 
+    def deadline_ms(self, key: K) -> int | None:
+        """The key's deadline, if it has one."""
+        return self._deadlines.get(key)
+
     def cancel(self, key: K) -> None:
         """Forget the key's deadline, if it has one."""
         self._deadlines.pop(key, None)

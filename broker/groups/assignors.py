@@ -168,23 +168,29 @@ def range_(members: Members, sizes: Sizes, former: Mapping[str, Partitions]) -> 
     return dict(given)
 
 
-def givers(assign: Assignor, target: Mapping[str, Partitions]) -> frozenset[str]:
-    """Members that would have to let go of a partition if one more came, as if all subscribed to the same.
+def movers(assign: Assignor, target: Mapping[str, Partitions]) -> frozenset[str]:
+    """Members that would give a partition if one more came, or be given one if one left, as if all subscribed
+    to the same.
 
-    `uniform` takes one of each: of n members with p partitions at most p / (n + 1), never more than the root
-    of p. `range` moves nearly everybody.
+    `uniform` moves one of each: of n members with p partitions about p / n give and as many are given, never
+    many more than the root of p. `range` moves nearly everybody. Who leaves is not known: whoever it is, what
+    it had goes to those to whom it would go from the member with most, or from the one with least.
     """
     sizes: dict[UUID, int] = {}
     for partitions in target.values():
         for topic_id, indexes in partitions.items():
             sizes[topic_id] = max(sizes.get(topic_id, 0), max(indexes, default=-1) + 1)
-    members = dict.fromkeys([*target, _ONE_MORE], Subscription(None, frozenset(sizes)))
-    after = assign(members, sizes, target)
-    return frozenset(
-        member_id
-        for member_id, had in target.items()
-        if any(indexes - after[member_id].get(topic_id, frozenset()) for topic_id, indexes in had.items())
-    )
+    subscription = Subscription(None, frozenset(sizes))
+    found = _moved(target, assign(dict.fromkeys([*target, _ONE_MORE], subscription), sizes, target))
+    order = sorted(target, key=lambda key: (-sum(map(len, target[key].values())), key))
+    for leaving in {*order[:1], *order[-1:]} if len(order) > 1 else ():
+        left = {member_id: had for member_id, had in target.items() if member_id != leaving}
+        found |= _moved(left, assign(dict.fromkeys(left, subscription), sizes, left))
+    return found
+
+
+def _moved(before: Mapping[str, Partitions], after: Target) -> frozenset[str]:
+    return frozenset(member_id for member_id, had in before.items() if had != after[member_id])
 
 
 ASSIGNORS: Final[dict[str, Assignor]] = {"uniform": uniform, "range": range_}

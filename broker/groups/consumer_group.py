@@ -9,7 +9,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from broker.groups.assignors import ASSIGNORS, DEFAULT_ASSIGNOR, givers
+from broker.groups.assignors import ASSIGNORS, DEFAULT_ASSIGNOR, movers
 from broker.groups.consumer_records import (
     NO_PARTITIONS,
     ConsumerGroupRecord,
@@ -57,7 +57,7 @@ class ConsumerGroup:
         """Of the topics, when they were last looked at; not durable."""
         self._behind: set[str] | None = None
         """Members that have not been given yet what they shall have."""
-        self._givers: frozenset[str] | None = None
+        self._movers: frozenset[str] | None = None
         self._size_bytes: int | None = 0
         """These follow from the records; None: not known since the last one."""
 
@@ -89,7 +89,7 @@ class ConsumerGroup:
             self.assignment_epoch = record.value or 0
             self._behind = None
         elif isinstance(record, MemberTargetRecord):
-            self._givers = self._size_bytes = None
+            self._movers = self._size_bytes = None
             if record.value is None:
                 self.targets.pop(record.member_id, None)
             else:
@@ -145,11 +145,11 @@ class ConsumerGroup:
             self._behind.discard(member_id)
 
     @property
-    def givers(self) -> frozenset[str]:
-        """Members that the next one to join would wait for."""
-        if self._givers is None:
-            self._givers = givers(ASSIGNORS[self.assignor or DEFAULT_ASSIGNOR], self.targets)
-        return self._givers
+    def movers(self) -> frozenset[str]:
+        """Members that the next one to join would wait for, and those that wait for what one has that leaves."""
+        if self._movers is None:
+            self._movers = movers(ASSIGNORS[self.assignor or DEFAULT_ASSIGNOR], self.targets)
+        return self._movers
 
     def _is_reconciled(self, member_id: str) -> bool:
         current = self.assignment(member_id)

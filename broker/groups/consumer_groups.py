@@ -40,6 +40,10 @@ class ConsumerGroups:
         self._happened: dict[str, list[Waiting | Ending]] = {}
         """What waits for a group's records in flight, or for more members that join. A group that has some in
         flight has an entry."""
+        self._gathered_by_ms: dict[str, int] = {}
+        """Until when members that join wait for others at most, by group."""
+        self._founded: set[str] = set()
+        """Of those that wait: groups that were not there."""
 
     def get(self, group_id: str) -> ConsumerGroup | None:
         """A consumer group that is there."""
@@ -125,35 +129,61 @@ class ConsumerGroups:
         if not group.is_settled:
             by_members_ms = config.unsettled_member_interval_ms * len(group.members)
             interval_ms = max(config.unsettled_heartbeat_interval_ms, by_members_ms)
-        elif member_id in group.givers:
-            by_givers_ms = config.giver_interval_ms * self._registry.givers_of_instance(group.group_id)
-            interval_ms = max(config.giver_heartbeat_interval_ms, by_givers_ms)
+        elif member_id in group.movers:
+            by_movers_ms = config.mover_interval_ms * self._registry.movers_of_instance(group.group_id)
+            interval_ms = max(config.mover_heartbeat_interval_ms, by_movers_ms)
         else:
             return config.consumer_heartbeat_interval_ms
         return min(interval_ms, config.consumer_heartbeat_interval_ms)
 
     def _happen(self, turn: Turn, group_id: str, *happened: Waiting | Ending) -> None:
+        joins = any(map(_is_joining, happened))
         if group_id in self._happened:
             self._happened[group_id] += happened
-        elif gather_ms := self._gather_ms(group_id, happened):
-            self._happened[group_id] = list(happened)
-            key = TimerKey("gathering", group_id)
-            self._registry.timers.set(key, turn.now.monotonic_ms + gather_ms)
+            if joins and group_id in self._gathered_by_ms:
+                self._gather(turn.now, group_id, self._registry.config.gather_ms_min)
+        elif joins and self._registry.config.gather_ms_max:
+            self._wait(group_id, *happened)
+            self._gathered_by_ms[group_id] = turn.now.monotonic_ms + self._registry.config.gather_ms_max
+            self._gather(turn.now, group_id, self._gather_ms(group_id))
         else:
             self._decide(turn, group_id, happened)
 
-    def _gather_ms(self, group_id: str, happened: Iterable[Waiting | Ending]) -> int:
+    def _gather(self, now: Moment, group_id: str, gather_ms: int) -> None:
+        """Those that join wait so long for more from now on, and not less than they did before."""
+        key = TimerKey("gathering", group_id)
+        so_far_ms = self._registry.timers.deadline_ms(key) or 0
+        until_ms = min(now.monotonic_ms + gather_ms, self._gathered_by_ms[group_id])
+        self._registry.timers.set(key, max(so_far_ms, until_ms))
+
+    def _gather_ms(self, group_id: str) -> int:
         """How long those that join wait for others that do: an assignment is work by members and partitions,
-        and each that comes alone costs one. 0: it is decided now."""
-        group = self.get(group_id)
-        joins = any(
-            isinstance(each, Waiting) and each.request.member_epoch == JOINING_EPOCH for each in happened
-        )
-        if not joins or group is None or group.is_empty:
-            return 0
-        config = self._registry.config
-        size = len(group.members) + sum(map(len, group.owners.values()))
-        return min(config.gather_ms_min + size // config.gathered_per_ms, config.gather_ms_max)
+        and each that comes alone costs one."""
+        group, config = self.get(group_id), self._registry.config
+        size = 0 if group is None else len(group.members) + sum(map(len, group.owners.values()))
+        return config.gather_ms_min + size // config.gathered_per_ms
+
+    def gathering(self) -> list[str]:
+        """Groups in which those that join wait for others; some are not there yet."""
+        return list(self._gathered_by_ms)
+
+    def _gathered(self, group_id: str) -> list[Waiting | Ending]:
+        """Those that joined, and what was said meanwhile: they wait no longer for others."""
+        del self._gathered_by_ms[group_id]
+        return self._no_longer_wait(group_id)
+
+    def _wait(self, group_id: str, *happened: Waiting | Ending) -> None:
+        """A group that comes to be counts from now on."""
+        self._happened[group_id] = list(happened)
+        if not self._registry.is_live(group_id):
+            self._founded.add(group_id)
+            self._registry.count_founded(group_id, 1)
+
+    def _no_longer_wait(self, group_id: str) -> list[Waiting | Ending]:
+        if group_id in self._founded:
+            self._founded.remove(group_id)
+            self._registry.count_founded(group_id, -1)
+        return self._happened.pop(group_id, [])
 
     def _decide(self, turn: Turn, group_id: str, happened: Iterable[Waiting | Ending]) -> None:
         group = self.get(group_id) or ConsumerGroup(group_id)
@@ -165,13 +195,11 @@ class ConsumerGroups:
             self._answer(turn, group, decision.answers)
             return
         if not self._registry.may_grow(group_id, decision.grown_bytes):
-            full = HeartbeatResult(ErrorCode.group_max_size_reached, "The instance's groups hold too much.")
-            for answered in decision.answers:
-                turn.reply(answered.token, full)
+            _refuse(turn, happened, "The instance's groups hold too much.")
             return
         if self._registry.get(group_id) is not None:
             records = (GroupRecord(group_id, None), *records)
-        self._happened[group_id] = []
+        self._wait(group_id)
         then = AfterConsumerStep(decision.answers, decision.metadata_version)
         turn.append(group_id, records, then)
 
@@ -218,7 +246,7 @@ class ConsumerGroups:
 
     def _go_on(self, turn: Turn, group_id: str) -> None:
         """No records of the group are in flight any more: decide what waited for that."""
-        happened = self._happened.pop(group_id, None)
+        happened = self._no_longer_wait(group_id)
         if happened:
             self._happen(turn, group_id, *happened)
 
@@ -253,7 +281,7 @@ class ConsumerGroups:
     def deadline_met(self, turn: Turn, key: TimerKey) -> None:
         """A member was silent, or did not let go, for too long; or those that join have waited for others."""
         if key.kind == "gathering":
-            self._decide(turn, key.group_id, self._happened.pop(key.group_id))
+            self._decide(turn, key.group_id, self._gathered(key.group_id))
             return
         self._happen(turn, key.group_id, Ending(key.group_id, key.member_id, key.kind == "consumer"))
 
@@ -262,15 +290,14 @@ class ConsumerGroups:
         group = self.get(group_id)
         assert group is not None and group.is_empty
         if not self.is_changing(group_id):
-            self._happened[group_id] = []
+            self._wait(group_id)
             turn.append(group_id, tuple(group.tombstones()), AfterConsumerStep((), -1))
 
     def abandon(self, turn: Turn, group_id: str) -> None:
         """The group's instance is deleted: nobody is a member any more, nor becomes one."""
-        gathering = TimerKey("gathering", group_id)
-        if self._registry.timers.has(gathering):
-            self._registry.timers.cancel(gathering)
-            for each in self._happened.pop(group_id):
+        if group_id in self._gathered_by_ms:
+            self._registry.timers.cancel(TimerKey("gathering", group_id))
+            for each in self._gathered(group_id):
                 if isinstance(each, Waiting):
                     turn.reply(each.token, HeartbeatResult(ErrorCode.group_id_not_found))
         group = self.get(group_id)
@@ -306,6 +333,17 @@ class ConsumerGroups:
         return DescribedConsumerGroup(
             group_id, group.state, group.epoch, group.assignment_epoch, assignor, members
         )
+
+
+def _refuse(turn: Turn, happened: Iterable[Waiting | Ending], message: str) -> None:
+    full = HeartbeatResult(ErrorCode.group_max_size_reached, message)
+    for each in happened:
+        if isinstance(each, Waiting):
+            turn.reply(each.token, full)
+
+
+def _is_joining(happened: Waiting | Ending) -> bool:
+    return isinstance(happened, Waiting) and happened.request.member_epoch == JOINING_EPOCH
 
 
 def _joining_fault(request: ConsumerHeartbeat) -> HeartbeatResult | None:

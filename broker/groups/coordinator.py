@@ -293,6 +293,7 @@ class GroupCoordinator:
         """An instance was deleted: its groups go, with members and offsets."""
         turn = Turn(now)
         group_ids = self._registry.groups.keys() | self._registry.durable.consumer_groups.keys()
+        group_ids |= set(self._consumers.gathering())
         purged = sorted(key for key in group_ids if owner_of(key) == instance_id)
         for group_id in purged:
             self._consumers.abandon(turn, group_id)

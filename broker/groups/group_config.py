@@ -30,10 +30,11 @@ class GroupConfig:
     """`group.consumer.heartbeat.interval.ms`, told to members of a group that has settled. Kafka's 5 s is how
     long a member may not know of a new one; 3 s is what classic members send by default."""
 
-    giver_heartbeat_interval_ms: int = 500
-    """The same for those that would have to give a partition to one more member, which waits for them."""
+    mover_heartbeat_interval_ms: int = 500
+    """The same for those that would have to give a partition to one more member, which waits for them, and
+    for those that would be given what one that leaves had, which nobody reads until then."""
 
-    giver_interval_ms: int = 20
+    mover_interval_ms: int = 20
     """Times such members of all groups of the instance on a broker, where that is more: an instance's settled
     groups cost 50 heartbeats a second more at most than they would without."""
 
@@ -45,7 +46,8 @@ class GroupConfig:
 
     gather_ms_min: int = 50
     """How long a member that joins a consumer group waits for others that do, so that all cost one
-    assignment. The first of a group does not wait."""
+    assignment; each that comes meanwhile is waited for anew. So those that start together need not wait for
+    the first of them to let go of all that it was given."""
 
     gathered_per_ms: int = 10
     """So many members and partitions of the group let it wait 1 ms longer, for they make the assignment that

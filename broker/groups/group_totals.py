@@ -8,7 +8,7 @@ class Counted(Protocol):
     """The groups of one partition."""
 
     by_instance: Counter[str | None]
-    givers: Counter[str | None]
+    movers: Counter[str | None]
 
     def size_bytes(self, owner: str) -> int:
         """What one instance takes in memory there."""
@@ -32,9 +32,9 @@ class GroupTotals:
         """Live groups of an instance."""
         return sum(each.by_instance.get(owner, 0) for each in self._counted)
 
-    def givers(self, owner: str | None) -> int:
-        """Members in consumer groups of an instance that would give a partition to one more."""
-        return sum(each.givers.get(owner, 0) for each in self._counted)
+    def movers(self, owner: str | None) -> int:
+        """Members in consumer groups of an instance that would give or take a partition when one comes or goes."""
+        return sum(each.movers.get(owner, 0) for each in self._counted)
 
     def size_bytes(self, owner: str) -> int:
         """Memory that an instance's members and offsets take."""

@@ -33,17 +33,17 @@ class Registry:
         self.timers: Timers[TimerKey] = Timers()
         self.groups: dict[str, Group] = {}
         self.by_instance: Counter[str | None] = Counter()
-        """How many live groups each instance has; None is for names without one."""
+        """How many groups each instance has, live or about to be; None is for names without one."""
         self.member_bytes: Counter[str | None] = Counter()
         """What the members of each instance's groups take in memory."""
-        self.givers: Counter[str | None] = Counter()
-        """How many members of each instance's consumer groups would give to one more."""
+        self.movers: Counter[str | None] = Counter()
+        """How many members of each instance's consumer groups would give or take a partition when one comes or goes."""
         self.in_flight: dict[str, int] = {}
         """Appends of a group that are neither committed nor refused yet: what they bring may be needed."""
         self.emptied: set[str] = set()
         """Groups whose offsets were deleted by request: they are there, as in Kafka, until the next sweep."""
         self._counted_consumers: dict[str, tuple[int, int]] = {}
-        """Consumer groups that are counted: what they took and how many would give when they were."""
+        """Consumer groups that are counted: what they took and how many would move when they were."""
         self.unstable: Counter[OffsetKey] = Counter()
         """Offsets of open transactions that are neither committed nor refused yet."""
         self._usage = usage
@@ -70,9 +70,9 @@ class Registry:
             return True
         return self._usage.size_bytes(owner) + growth_bytes <= self.config.instance_bytes_max
 
-    def givers_of_instance(self, group_id: str) -> int:
-        """Members in consumer groups of the group's instance that would give a partition to one more."""
-        return self._usage.givers(owner_of(group_id))
+    def movers_of_instance(self, group_id: str) -> int:
+        """Members in consumer groups of the group's instance that would give or take a partition when one comes or goes."""
+        return self._usage.movers(owner_of(group_id))
 
     def size_bytes(self, owner: str) -> int:
         """What one instance takes in memory here."""
@@ -128,16 +128,20 @@ class Registry:
     def _count_consumers(self, group_id: str) -> None:
         group = self.durable.consumer_groups.get(group_id)
         counted = self._counted_consumers.pop(group_id, None)
-        before_bytes, gave = counted or (0, 0)
-        size_bytes, give = (0, 0) if group is None else (group.size_bytes, len(group.givers))
+        before_bytes, moved = counted or (0, 0)
+        size_bytes, move = (0, 0) if group is None else (group.size_bytes, len(group.movers))
         if group is not None:
-            self._counted_consumers[group_id] = size_bytes, give
+            self._counted_consumers[group_id] = size_bytes, move
         if group is not None or counted is not None:
             owner = owner_of(group_id)
-            self.givers[owner] += give - gave
-            if self.givers[owner] == 0:
-                del self.givers[owner]
+            self.movers[owner] += move - moved
+            if self.movers[owner] == 0:
+                del self.movers[owner]
             self._count(group_id, (group is not None) - (counted is not None), size_bytes - before_bytes)
+
+    def count_founded(self, group_id: str, groups: int) -> None:
+        """A consumer group is about to be there, or is there now or never: it counts among its instance's."""
+        self._count(group_id, groups, 0)
 
     def bury(self, group: Group, now: Moment) -> None:
         """Make a group without members dead and forget it, with its deadlines."""

@@ -223,29 +223,52 @@ def test_heartbeats_of_a_settled_group_write_nothing() -> None:
     assert len(world.log) == written
 
 
-def test_whom_one_more_would_wait_for_is_heard_of_sooner() -> None:
-    """Of 12 partitions five members have 3, 3, 2, 2 and 2: a sixth gets one of each of the first two."""
-    world = World()
-    members = [Member(world, name) for name in "abcde"]
-    settle(*members)
+def heard_of_sooner(world: World, *members: Member) -> list[Member]:
+    """The other ones are heard of as ever."""
     config = world.config
-    soon = [member for member in members if member.interval_ms == config.giver_heartbeat_interval_ms]
-    assert sorted(len(member.has()) for member in soon) == [3, 3]
+    soon = [member for member in members if member.interval_ms == config.mover_heartbeat_interval_ms]
     assert {member.interval_ms for member in members if member not in soon} == {
         config.consumer_heartbeat_interval_ms
     }
-    one_more = Member(world, "f")
+    return soon
+
+
+def test_whom_one_more_would_wait_for_is_heard_of_sooner() -> None:
+    """Of 40 partitions twelve members have 4 or 3: a thirteenth gets one of each of three."""
+    world = World()
+    world.topics.set("t", 40)
+    members = [Member(world, f"m{number:02}") for number in range(12)]
+    settle(*members)
+    soon = heard_of_sooner(world, *members)
+    one_more = Member(world, "n")
     one_more.beat()
     for member in soon:
         member.beat()
         member.beat()
     one_more.beat()
-    assert len(one_more.has()) == 2, "nobody else had to say anything"
+    assert len(one_more.has()) == 3, "nobody else had to say anything"
+
+
+@pytest.mark.parametrize("at", range(12))
+def test_who_would_be_given_what_one_had_that_leaves_is_heard_of_sooner(at: int) -> None:
+    """Whoever of the twelve leaves, what it had is read as soon as those few have been heard of."""
+    world = World()
+    world.topics.set("t", 40)
+    members = [Member(world, f"m{number:02}") for number in range(12)]
+    settle(*members)
+    soon = heard_of_sooner(world, *members)
+    assert len(soon) < len(members)
+    leaving = members.pop(at)
+    leaving.leave()
+    for member in soon:
+        if member is not leaving:
+            member.beat()
+    assert sum(len(member.has()) for member in members) == 40, "nobody else had to say anything"
 
 
 def test_an_instance_has_so_many_heartbeats_that_come_sooner() -> None:
     """60 of one instance at a time, in whatever groups: 1.2 s between them. Another's are as before."""
-    world = World(giver_heartbeat_interval_ms=100)
+    world = World(mover_heartbeat_interval_ms=100)
     world.topics.set("iaaaaaaaaaaa.t", 12)
     world.topics.set("ibbbbbbbbbbb.t", 12)
     groups = [
@@ -266,12 +289,38 @@ def test_an_instance_has_so_many_heartbeats_that_come_sooner() -> None:
 
 
 def test_members_that_join_wait_for_others() -> None:
-    """The first does not; the others cost one assignment, and what else is said meanwhile waits with them."""
+    """Each that comes is waited for anew, the first as well: all cost one assignment, and nobody has to let go."""
+    world = World(gather_ms_max=1_000)
+    members = [Member(world, f"m{number}") for number in range(12)]
+    slots = []
+    for member in members:
+        slots.append(member.send())
+        world.pass_ms(world.config.gather_ms_min - 1)
+    assert all(slot.is_parked for slot in slots)
+    world.pass_ms(1)
+    for member, slot in zip(members, slots, strict=True):
+        member.hear(slot.result)
+    assert world.coordinator.describe_consumers("g").epoch == 1
+    assert all_owned(*members) == ALL
+
+
+def test_members_wait_for_others_for_a_second_at_most() -> None:
+    world = World(gather_ms_max=1_000)
+    slots = []
+    for number in range(26):
+        slots.append(Member(world, f"m{number}").send())
+        world.pass_ms(40)
+    assert all(slot.error is ErrorCode.none for slot in slots[:25]), "those of 0 to 960 ms"
+    assert slots[25].is_parked, "it began to wait at 1,000 ms"
+
+
+def test_who_joins_a_group_waits_by_its_size() -> None:
     world = World(gather_ms_max=1_000)
     first, *others = (Member(world, f"m{number}") for number in range(20))
-    assert first.beat().error is ErrorCode.none
+    joining = first.send()
+    world.pass_ms(world.config.gather_ms_min)
+    first.hear(joining.result)
     slots = [member.send() for member in others]
-    assert all(slot.is_parked for slot in slots)
     assert first.beat().error is ErrorCode.none, "who says nothing new is answered meanwhile"
     world.pass_ms(world.config.gather_ms_min)
     assert all(slot.is_parked for slot in slots), "12 partitions and a member: a millisecond more"
@@ -283,11 +332,19 @@ def test_members_that_join_wait_for_others() -> None:
     assert all_owned(first, *others) == ALL
 
 
+def test_groups_that_begin_meanwhile_are_counted() -> None:
+    """They are none yet while their first members wait for others."""
+    world = World(gather_ms_max=1_000, groups_per_instance_max=2)
+    slots = [Member(world, "a", group=f"iaaaaaaaaaaa.g{number}").send() for number in range(5)]
+    world.pass_ms(1_000)
+    errors = sorted(slot.error.name for slot in slots)
+    assert errors == ["group_max_size_reached"] * 3 + ["none"] * 2
+
+
 def test_a_join_waits_also_behind_records_in_flight() -> None:
     world = World(gather_ms_max=1_000)
-    Member(world, "a").beat()
     slots = []
-    for name in "bc":
+    for name in "ab":
         slots.append(Member(world, name).send())
         world.hold = True
         world.pass_ms(60)
@@ -295,15 +352,22 @@ def test_a_join_waits_also_behind_records_in_flight() -> None:
     world.release()
     assert slots[1].is_parked, "it waits for others, too"
     world.pass_ms(60)
-    assert world.coordinator.describe_consumers("g").epoch == 3
+    assert world.coordinator.describe_consumers("g").epoch == 2
 
 
-def test_a_purge_ends_the_wait_of_those_that_join() -> None:
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_purge_ends_the_wait_of_those_that_join(is_there: bool) -> None:
     world = World(gather_ms_max=1_000)
-    Member(world, "a", group="iaaaaaaaaaaa.g").beat()
+    if is_there:
+        Member(world, "a", group="iaaaaaaaaaaa.g").send()
+        world.pass_ms(60)
     joining = Member(world, "b", group="iaaaaaaaaaaa.g").send()
+    neighbour = Member(world, "b", group="ibbbbbbbbbbb.g").send()
     world.run(world.coordinator.purge_instance("iaaaaaaaaaaa", world.now))
     assert joining.error is ErrorCode.group_id_not_found
+    world.pass_ms(60)
+    assert neighbour.error is ErrorCode.none
+    world.run(world.coordinator.purge_instance("ibbbbbbbbbbb", world.now))
     assert world.coordinator.next_deadline_ms() is None
     assert world.coordinator.list_groups() == []
 
