@@ -146,7 +146,8 @@ class ConsumerGroup:
 
     @property
     def movers(self) -> frozenset[str]:
-        """Members that the next one to join would wait for, and those that wait for what one has that leaves."""
+        """Members that the next one to join would wait for, and those that would be given what one had that
+        leaves."""
         if self._movers is None:
             self._movers = movers(ASSIGNORS[self.assignor or DEFAULT_ASSIGNOR], self.targets)
         return self._movers

@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from broker.coordination.effects import Moment, Reply, Token
 from broker.groups.assignors import ASSIGNORS, DEFAULT_ASSIGNOR
-from broker.groups.consumer_group import JOINING_EPOCH, STATIC_LEAVING_EPOCH, ConsumerGroup
+from broker.groups.consumer_group import JOINING_EPOCH, LEAVING_EPOCH, STATIC_LEAVING_EPOCH, ConsumerGroup
 from broker.groups.consumer_messages import (
     Answered,
     ConsumerHeartbeat,
@@ -22,7 +22,7 @@ from broker.groups.consumer_messages import (
     Waiting,
 )
 from broker.groups.consumer_records import CurrentRecord, MemberState
-from broker.groups.consumer_step import decide
+from broker.groups.consumer_step import changes_subscription, decide
 from broker.groups.group import State
 from broker.groups.messages import AfterConsumerStep, Append, Turn
 from broker.groups.records import GroupRecord, Record, is_storable, is_storable_group_id
@@ -38,10 +38,10 @@ class ConsumerGroups:
         self._registry = registry
         self._topics = topics
         self._happened: dict[str, list[Waiting | Ending]] = {}
-        """What waits for a group's records in flight, or for more members that join. A group that has some in
-        flight has an entry."""
+        """What waits for a group's records in flight, or for more members that come or go. A group that has
+        some in flight has an entry."""
         self._gathered_by_ms: dict[str, int] = {}
-        """Until when members that join wait for others at most, by group."""
+        """Until when members that come or go wait for others at most, by group."""
         self._founded: set[str] = set()
         """Of those that wait: groups that were not there."""
 
@@ -137,38 +137,46 @@ class ConsumerGroups:
         return min(interval_ms, config.consumer_heartbeat_interval_ms)
 
     def _happen(self, turn: Turn, group_id: str, *happened: Waiting | Ending) -> None:
-        joins = any(map(_is_joining, happened))
+        changes = any(self._changes_members(group_id, each) for each in happened)
         if group_id in self._happened:
             self._happened[group_id] += happened
-            if joins and group_id in self._gathered_by_ms:
+            if changes and group_id in self._gathered_by_ms:
                 self._gather(turn.now, group_id, self._registry.config.gather_ms_min)
-        elif joins and self._registry.config.gather_ms_max:
+        elif changes and self._registry.config.gather_ms_max:
             self._wait(group_id, *happened)
             self._gathered_by_ms[group_id] = turn.now.monotonic_ms + self._registry.config.gather_ms_max
             self._gather(turn.now, group_id, self._gather_ms(group_id))
         else:
             self._decide(turn, group_id, happened)
 
+    def _changes_members(self, group_id: str, happened: Waiting | Ending) -> bool:
+        """Whether it makes an assignment: who joins, leaves or subscribes to something else."""
+        if isinstance(happened, Ending) or happened.request.member_epoch in (JOINING_EPOCH, LEAVING_EPOCH):
+            return True
+        group = self.get(group_id)
+        member = None if group is None else group.members.get(happened.request.member_id)
+        return member is not None and changes_subscription(member, happened.request)
+
     def _gather(self, now: Moment, group_id: str, gather_ms: int) -> None:
-        """Those that join wait so long for more from now on, and not less than they did before."""
+        """They wait so long for more from now on, and not less than they did before."""
         key = TimerKey("gathering", group_id)
         so_far_ms = self._registry.timers.deadline_ms(key) or 0
         until_ms = min(now.monotonic_ms + gather_ms, self._gathered_by_ms[group_id])
         self._registry.timers.set(key, max(so_far_ms, until_ms))
 
     def _gather_ms(self, group_id: str) -> int:
-        """How long those that join wait for others that do: an assignment is work by members and partitions,
-        and each that comes alone costs one."""
+        """How long those that come or go wait for others that do: an assignment is work by members and
+        partitions, and each that comes alone costs one."""
         group, config = self.get(group_id), self._registry.config
         size = 0 if group is None else len(group.members) + sum(map(len, group.owners.values()))
         return config.gather_ms_min + size // config.gathered_per_ms
 
     def gathering(self) -> list[str]:
-        """Groups in which those that join wait for others; some are not there yet."""
+        """Groups in which those that come or go wait for others; some are not there yet."""
         return list(self._gathered_by_ms)
 
     def _gathered(self, group_id: str) -> list[Waiting | Ending]:
-        """Those that joined, and what was said meanwhile: they wait no longer for others."""
+        """Who came or went, and what was said meanwhile: they wait no longer for others."""
         del self._gathered_by_ms[group_id]
         return self._no_longer_wait(group_id)
 
@@ -279,7 +287,7 @@ class ConsumerGroups:
                 self._set_revocation(group, member_id, now)
 
     def deadline_met(self, turn: Turn, key: TimerKey) -> None:
-        """A member was silent, or did not let go, for too long; or those that join have waited for others."""
+        """A member was silent, or did not let go, for too long; or who came or went has waited."""
         if key.kind == "gathering":
             self._decide(turn, key.group_id, self._gathered(key.group_id))
             return
@@ -340,10 +348,6 @@ def _refuse(turn: Turn, happened: Iterable[Waiting | Ending], message: str) -> N
     for each in happened:
         if isinstance(each, Waiting):
             turn.reply(each.token, full)
-
-
-def _is_joining(happened: Waiting | Ending) -> bool:
-    return isinstance(happened, Waiting) and happened.request.member_epoch == JOINING_EPOCH
 
 
 def _joining_fault(request: ConsumerHeartbeat) -> HeartbeatResult | None:

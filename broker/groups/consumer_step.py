@@ -241,11 +241,7 @@ class _Step:
         metadata = _updated(former, request)
         if metadata == former:
             return
-        if former is None or (former.topic_names, former.topic_regex, former.server_assignor) != (
-            metadata.topic_names,
-            metadata.topic_regex,
-            metadata.server_assignor,
-        ):
+        if former is None or changes_subscription(former, request):
             self._changed = True
         self._put(MemberRecord(self.group.group_id, request.member_id, metadata))
 
@@ -342,6 +338,13 @@ class _Step:
             current.assigned if is_told else None,
         )
         self._answer(beat.token, result)
+
+
+def changes_subscription(member: MemberMetadata, request: ConsumerHeartbeat) -> bool:
+    """Whether the member would have other topics, or another assignor."""
+    updated = _updated(member, request)
+    former = (member.topic_names, member.topic_regex, member.server_assignor)
+    return former != (updated.topic_names, updated.topic_regex, updated.server_assignor)
 
 
 def _joining(assigned: Partitions) -> CurrentAssignment:

@@ -34,9 +34,9 @@ class GroupConfig:
     """The same for those that would have to give a partition to one more member, which waits for them, and
     for those that would be given what one that leaves had, which nobody reads until then."""
 
-    mover_interval_ms: int = 20
+    mover_interval_ms: int = 10
     """Times such members of all groups of the instance on a broker, where that is more: an instance's settled
-    groups cost 50 heartbeats a second more at most than they would without."""
+    groups cost 100 heartbeats a second more at most than they would without."""
 
     unsettled_heartbeat_interval_ms: int = 200
     """The same while members are on their way to a new assignment, which takes a few heartbeats of each."""
@@ -45,9 +45,9 @@ class GroupConfig:
     """Times the members, where that is more: a large group costs 500 heartbeats a second at most."""
 
     gather_ms_min: int = 50
-    """How long a member that joins a consumer group waits for others that do, so that all cost one
-    assignment; each that comes meanwhile is waited for anew. So those that start together need not wait for
-    the first of them to let go of all that it was given."""
+    """How long a member that comes, goes or subscribes to something else waits for others, so that all cost
+    one assignment; each that does so meanwhile is waited for anew. So those that start together need not wait
+    for the first of them to let go of all that it was given."""
 
     gathered_per_ms: int = 10
     """So many members and partitions of the group let it wait 1 ms longer, for they make the assignment that

@@ -33,7 +33,7 @@ class GroupTotals:
         return sum(each.by_instance.get(owner, 0) for each in self._counted)
 
     def movers(self, owner: str | None) -> int:
-        """Members in consumer groups of an instance that would give or take a partition when one comes or goes."""
+        """Members of an instance's consumer groups that would give or take when one comes or goes."""
         return sum(each.movers.get(owner, 0) for each in self._counted)
 
     def size_bytes(self, owner: str) -> int:

@@ -37,7 +37,7 @@ class Registry:
         self.member_bytes: Counter[str | None] = Counter()
         """What the members of each instance's groups take in memory."""
         self.movers: Counter[str | None] = Counter()
-        """How many members of each instance's consumer groups would give or take a partition when one comes or goes."""
+        """How many members of each instance's consumer groups would give or take when one comes or goes."""
         self.in_flight: dict[str, int] = {}
         """Appends of a group that are neither committed nor refused yet: what they bring may be needed."""
         self.emptied: set[str] = set()
@@ -71,7 +71,7 @@ class Registry:
         return self._usage.size_bytes(owner) + growth_bytes <= self.config.instance_bytes_max
 
     def movers_of_instance(self, group_id: str) -> int:
-        """Members in consumer groups of the group's instance that would give or take a partition when one comes or goes."""
+        """Members of groups of the group's instance that would give or take when one comes or goes."""
         return self._usage.movers(owner_of(group_id))
 
     def size_bytes(self, owner: str) -> int:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from kio.schema.errors import ErrorCode
+from kio.static.protocol import Payload
 
 from ctl.bench import load, servers
 from ctl.bench.apache_kafka import kafka_cluster
@@ -52,6 +53,7 @@ class Board:
         self.expected = 0
         self.owned: dict[int, tuple[int, int]] = {}
         """(generation, how many partitions) by member."""
+        self.ids: dict[int, str] = {}
         self.settled = asyncio.Event()
         self.settled_at = 0.0
 
@@ -59,6 +61,11 @@ class Board:
         """So many are in the group from now on."""
         self.expected = members
         self.settled.clear()
+
+    def forget(self, member: int) -> None:
+        """It has left; the others share what it had from now on."""
+        del self.owned[member], self.ids[member]
+        self.expect(len(self.owned))
 
     def tell(self, member: int, generation: int, partitions: int) -> None:
         """A member has been given something, in this generation; of the new protocol there is one, 0."""
@@ -88,6 +95,7 @@ async def new_member(connection: KafkaConnection, group: str, number: int, board
     changed: dict[str, object] = {"rebalance_timeout": _REBALANCE, "subscribed_topic_names": [_TOPIC]}
     changed["topic_partitions"] = []
     epoch = count = 0
+    board.ids[number] = known["member_id"]
     while True:
         answer = await connection.call(
             build(shape, known | {"member_epoch": epoch} | changed), timeout_s=_CALL_S
@@ -119,7 +127,7 @@ async def classic_member(connection: KafkaConnection, group: str, number: int, b
             "protocols": [{"name": "range", "metadata": b"\0\0\0\0\0\1\0\6groups\xff\xff\xff\xff"}],
         }
         joined = await connection.call(build(request_class(ApiKey.JOIN_GROUP, 5), join), timeout_s=_CALL_S)
-        member_id = joined.member_id
+        member_id = board.ids[number] = joined.member_id
         if joined.error_code is not ErrorCode.none:
             continue
         of_group = {"group_id": group, "generation_id": joined.generation_id, "member_id": member_id}
@@ -146,6 +154,13 @@ def _divided(joined: Any) -> list[dict[str, Any]]:
 MEMBERS: Final[dict[str, Member]] = {"new": new_member, "classic": classic_member}
 
 
+def _leaving(member: Member, group: str, member_id: str) -> Payload:
+    of_group = {"group_id": group, "member_id": member_id}
+    if member is classic_member:
+        return build(request_class(ApiKey.LEAVE_GROUP, 1), of_group)
+    return build(request_class(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1), of_group | {"member_epoch": -1})
+
+
 class Group:
     """Its members, each with a connection and a task of its own."""
 
@@ -165,6 +180,24 @@ class Group:
         self._tasks += [
             asyncio.create_task(self._member(one, self._name, next(numbers), self.board)) for one in fresh
         ]
+        await self._settled()
+        return self.board.settled_at - started
+
+    async def left_by_one(self) -> float:
+        """Seconds from when the last that came says that it leaves until the others have what was its own."""
+        task, connection = self._tasks.pop(), self._connections.pop()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        connection.close()
+        number = len(self._connections)
+        member_id = self.board.ids[number]
+        self.board.forget(number)
+        started = time.perf_counter()
+        await self._leave(member_id)
+        await self._settled()
+        return self.board.settled_at - started
+
+    async def _settled(self) -> None:
         waiting = asyncio.create_task(self.board.settled.wait())
         done, _ = await asyncio.wait(
             (waiting, *self._tasks), timeout=_SETTLE_S, return_when=asyncio.FIRST_COMPLETED
@@ -174,15 +207,20 @@ class Group:
             for task in done:
                 task.result()
             raise RuntimeError(f"{self._name} did not settle in {_SETTLE_S:.0f} s")
-        return self.board.settled_at - started
 
     async def aclose(self) -> None:
-        """Its members are gone, without a word."""
+        """Its members go, and say so: a group of before costs the next one nothing."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for connection in self._connections:
             connection.close()
+        await asyncio.gather(*map(self._leave, self.board.ids.values()))
+
+    async def _leave(self, member_id: str) -> None:
+        connection = await KafkaConnection.open("127.0.0.1", self._port, timeout_s=60)
+        await connection.call(_leaving(self._member, self._name, member_id), timeout_s=_CALL_S)
+        connection.close()
 
 
 @asynccontextmanager
@@ -210,20 +248,25 @@ async def _coordinated(port: int, group: str) -> None:
 
 
 async def _rebalances(port: int, rounds: int) -> dict[str, object]:
-    """Both protocols in turns: all members begin together, and one more comes to a group that has settled."""
+    """Both protocols in turns: all members begin together, then one more comes to a group that has settled,
+    and leaves it."""
     together: dict[str, list[float]] = {protocol: [] for protocol in MEMBERS}
     one_more: dict[str, list[float]] = {protocol: [] for protocol in MEMBERS}
+    one_leaves: dict[str, list[float]] = {protocol: [] for protocol in MEMBERS}
     for turn in range(rounds):
         for protocol, member in MEMBERS.items():
             async with _group(port, f"rebalanced-{protocol}-{turn}", member) as group:
                 together[protocol].append(await group.joined_by(_REBALANCED - 1))
                 await asyncio.sleep(2 * _BEAT_S)
                 one_more[protocol].append(await group.joined_by(1))
+                await asyncio.sleep(2 * _BEAT_S)
+                one_leaves[protocol].append(await group.left_by_one())
     return {
         what: {protocol: Spread.of(seconds) for protocol, seconds in taken.items()}
         for what, taken in (
             (f"{_REBALANCED - 1} begin together, s", together),
             ("one more joins, s", one_more),
+            ("one leaves, s", one_leaves),
         )
     }
 
