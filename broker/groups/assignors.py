@@ -174,7 +174,7 @@ def movers(assign: Assignor, target: Mapping[str, Partitions]) -> frozenset[str]
 
     `uniform` moves one of each: of n members with p partitions about p / n give and as many are given, never
     many more than the root of p. `range` moves nearly everybody. Who leaves is not known: whoever it is, what
-    it had goes to those to whom it would go from the member with most, or from the one with least.
+    it had goes to those to whom it would go from the member with most, or to that one.
     """
     sizes: dict[UUID, int] = {}
     for partitions in target.values():
@@ -183,9 +183,9 @@ def movers(assign: Assignor, target: Mapping[str, Partitions]) -> frozenset[str]
     subscription = Subscription(None, frozenset(sizes))
     found = _moved(target, assign(dict.fromkeys([*target, _ONE_MORE], subscription), sizes, target))
     order = sorted(target, key=lambda key: (-sum(map(len, target[key].values())), key))
-    for leaving in {*order[:1], *order[-1:]} if len(order) > 1 else ():
-        left = {member_id: had for member_id, had in target.items() if member_id != leaving}
-        found |= _moved(left, assign(dict.fromkeys(left, subscription), sizes, left))
+    if len(order) > 1:
+        left = {member_id: target[member_id] for member_id in order[1:]}
+        found |= {order[0]} | _moved(left, assign(dict.fromkeys(left, subscription), sizes, left))
     return found
 
 

@@ -3,6 +3,7 @@
 The words and rules are Kafka's (ConsumerGroup, 4.x).
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
 from uuid import UUID
@@ -53,6 +54,10 @@ class ConsumerGroup:
         """Group instance id -> member id."""
         self.owners: dict[UUID, dict[int, str]] = {}
         """Who has a partition, or has not confirmed yet that it let go of it."""
+        self.names = 0
+        """Topic names of all members together, a name as often as members name it."""
+        self._regexes: Counter[str] = Counter()
+        """Patterns of members, and how many have each."""
         self.metadata_version = -1
         """Of the topics, when they were last looked at; not durable."""
         self._behind: set[str] | None = None
@@ -71,6 +76,7 @@ class ConsumerGroup:
         other.current = self.current.copy()
         other.static_members = self.static_members.copy()
         other.owners = {topic_id: owners.copy() for topic_id, owners in self.owners.items()}
+        other.names, other._regexes = self.names, self._regexes.copy()
         other.metadata_version = self.metadata_version
         other._size_bytes = self._size_bytes
         return other
@@ -100,6 +106,11 @@ class ConsumerGroup:
 
     def _replay_member(self, member_id: str, value: MemberMetadata | None) -> None:
         former = self.members.pop(member_id, None) if value is None else self.members.get(member_id)
+        for metadata, change in ((former, -1), (value, 1)):
+            if metadata is not None:
+                self.names += change * len(metadata.topic_names)
+                if metadata.topic_regex:
+                    self._regexes[metadata.topic_regex] += change
         if former is not None and self.static_members.get(former.instance_id or "") == member_id:
             del self.static_members[former.instance_id or ""]
         if value is not None:
@@ -190,7 +201,7 @@ class ConsumerGroup:
 
     def regexes(self) -> frozenset[str]:
         """Patterns that members subscribe with."""
-        return frozenset(each.topic_regex for each in self.members.values() if each.topic_regex)
+        return frozenset(pattern for pattern, members in self._regexes.items() if members)
 
     @property
     def assignor(self) -> str | None:

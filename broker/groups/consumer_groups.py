@@ -144,8 +144,10 @@ class ConsumerGroups:
                 self._gather(turn.now, group_id, self._registry.config.gather_ms_min)
         elif changes and self._registry.config.gather_ms_max:
             self._wait(group_id, *happened)
-            self._gathered_by_ms[group_id] = turn.now.monotonic_ms + self._registry.config.gather_ms_max
-            self._gather(turn.now, group_id, self._gather_ms(group_id))
+            gather_ms = self._gather_ms(group_id, turn.now)
+            longest_ms = max(gather_ms, self._registry.config.gather_ms_max)
+            self._gathered_by_ms[group_id] = turn.now.monotonic_ms + longest_ms
+            self._gather(turn.now, group_id, gather_ms)
         else:
             self._decide(turn, group_id, happened)
 
@@ -164,12 +166,13 @@ class ConsumerGroups:
         until_ms = min(now.monotonic_ms + gather_ms, self._gathered_by_ms[group_id])
         self._registry.timers.set(key, max(so_far_ms, until_ms))
 
-    def _gather_ms(self, group_id: str) -> int:
+    def _gather_ms(self, group_id: str, now: Moment) -> int:
         """How long those that come or go wait for others that do: an assignment is work by members and
-        partitions, and each that comes alone costs one."""
+        partitions, and each that comes alone costs one. Those of an instance's groups wait for each other."""
         group, config = self.get(group_id), self._registry.config
         size = 0 if group is None else len(group.members) + sum(map(len, group.owners.values()))
-        return config.gather_ms_min + size // config.gathered_per_ms
+        work_ms = min(size // config.gathered_per_ms, config.gather_ms_max)
+        return config.gather_ms_min + self._registry.queued_ms(group_id, work_ms, now)
 
     def gathering(self) -> list[str]:
         """Groups in which those that come or go wait for others; some are not there yet."""

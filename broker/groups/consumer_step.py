@@ -249,9 +249,9 @@ class _Step:
         if request.topic_regex:
             self._check_regex(request.topic_regex)
         if request.topic_names:
-            others = (each for key, each in self.group.members.items() if key != request.member_id)
-            names = sum(len(each.topic_names) for each in others) + len(request.topic_names)
-            if names > self._config.group_names_max:
+            former = self.group.members.get(request.member_id)
+            grown = len(request.topic_names) - (0 if former is None else len(former.topic_names))
+            if self.group.names + grown > self._config.group_names_max:
                 raise Refused(ErrorCode.invalid_request, "The group's members name too many topics.")
 
     def _check_regex(self, pattern: str) -> None:

@@ -51,7 +51,8 @@ class GroupConfig:
 
     gathered_per_ms: int = 10
     """So many members and partitions of the group let it wait 1 ms longer, for they make the assignment that
-    much more work: assignments of one group take a tenth of a core at most."""
+    much more work. An instance's groups wait for each other so: its assignments take a fourth of a core at
+    most, in how many groups whoever comes and goes how often."""
 
     gather_ms_max: int = 1_000
     """At most; 0: nobody waits. Kafka's `group.consumer.assignment.interval.ms`."""

@@ -1,7 +1,9 @@
 """What instances use of this broker's group coordinators, over all partitions that it coordinates."""
 
 from collections import Counter
-from typing import Protocol
+from typing import Final, Protocol
+
+_QUEUES_KEPT: Final = 1_000
 
 
 class Counted(Protocol):
@@ -19,6 +21,8 @@ class GroupTotals:
 
     def __init__(self) -> None:
         self._counted: list[Counted] = []
+        self._assigned_by_ms: dict[str, int] = {}
+        """When the assignments of an instance that wait are through; those that are may be forgotten."""
 
     def add(self, counted: Counted) -> None:
         """A partition is coordinated here."""
@@ -35,6 +39,14 @@ class GroupTotals:
     def movers(self, owner: str | None) -> int:
         """Members of an instance's consumer groups that would give or take when one comes or goes."""
         return sum(each.movers.get(owner, 0) for each in self._counted)
+
+    def queued_ms(self, owner: str, work_ms: int, now_ms: int) -> int:
+        """Put an assignment behind those of all groups of an instance: how long until it is through."""
+        if len(self._assigned_by_ms) >= _QUEUES_KEPT:
+            self._assigned_by_ms = {key: at for key, at in self._assigned_by_ms.items() if at > now_ms}
+        by_ms = max(now_ms, self._assigned_by_ms.get(owner, 0)) + work_ms
+        self._assigned_by_ms[owner] = by_ms
+        return by_ms - now_ms
 
     def size_bytes(self, owner: str) -> int:
         """Memory that an instance's members and offsets take."""

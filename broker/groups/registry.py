@@ -74,6 +74,11 @@ class Registry:
         """Members of groups of the group's instance that would give or take when one comes or goes."""
         return self._usage.movers(owner_of(group_id))
 
+    def queued_ms(self, group_id: str, work_ms: int, now: Moment) -> int:
+        """How long an assignment takes that takes so long alone: those of an instance follow each other."""
+        owner = owner_of(group_id)
+        return work_ms if owner is None else self._usage.queued_ms(owner, work_ms, now.monotonic_ms)
+
     def size_bytes(self, owner: str) -> int:
         """What one instance takes in memory here."""
         durable = self.durable

@@ -380,6 +380,37 @@ def test_a_member_that_changes_its_mind_again_and_again_costs_an_assignment_each
     assert world.coordinator.describe_consumers("g").epoch == 2
 
 
+def test_assignments_of_an_instance_wait_for_each_other() -> None:
+    """Of 400 partitions each takes 40 ms: the tenth group waits for nine, a neighbour's does not."""
+    world = World(gather_ms_max=1_000)
+    world.topics.set("iaaaaaaaaaaa.t", 400)
+    world.topics.set("ibbbbbbbbbbb.t", 400)
+    groups = [Member(world, "a", "iaaaaaaaaaaa.t", group=f"iaaaaaaaaaaa.g{number}") for number in range(10)]
+    neighbour = Member(world, "a", "ibbbbbbbbbbb.t", group="ibbbbbbbbbbb.g")
+    gathered(world, *groups, neighbour)
+    second = [Member(world, "b", f"{one.group[:12]}.t", group=one.group) for one in (*groups, neighbour)]
+    slots = [member.send() for member in second]
+    world.pass_ms(world.config.gather_ms_min + 40)
+    assert [slot.is_parked for slot in slots] == [False] + [True] * 9 + [False]
+    world.pass_ms(8 * 40)
+    assert [slot.is_parked for slot in slots] == [False] * 9 + [True] + [False]
+    world.pass_ms(40)
+    assert not slots[9].is_parked
+
+
+def test_what_is_said_of_many_members_is_counted_once_each() -> None:
+    """What bounds names and patterns looks at the group's own count, also when members change and go."""
+    world = World(group_names_max=5)
+    first, second = Member(world, "a", "t", "u", "v"), Member(world, "b", "t", "w")
+    settle(first, second)
+    assert Member(world, "c", "t").send().error is ErrorCode.invalid_request
+    assert first.beat(topic_names=frozenset({"t"})).error is ErrorCode.none
+    assert Member(world, "c", "t", "x").send().error is ErrorCode.none
+    assert Member(world, "d", "t").send().error is ErrorCode.invalid_request
+    second.leave()
+    assert Member(world, "d", "t", "y").send().error is ErrorCode.none
+
+
 def test_groups_that_begin_meanwhile_are_counted() -> None:
     """They are none yet while their first members wait for others."""
     world = World(gather_ms_max=1_000, groups_per_instance_max=2)
