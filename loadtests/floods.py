@@ -1,4 +1,4 @@
-"""Floods of instances, in a process of their own: five ways to ask for more than one bought.
+"""Floods of instances, in a process of their own: six ways to ask for more than one bought.
 
     python -m loadtests.floods KIND --target HOST:PORT [--target ...] --topic TOPIC --on S --off S --turns N
 
@@ -11,6 +11,7 @@ answered and refused, by turn.
 """
 
 import argparse
+import itertools
 import json
 import os
 import socket
@@ -25,6 +26,7 @@ from typing import Any, Final, NamedTuple
 
 import gevent.monkey
 import kio.schema.api_versions.v0.request as api_versions_v0
+import kio.schema.consumer_group_heartbeat.v1.request as heartbeat_v1
 import kio.schema.join_group.v2.request as join_group_v2
 import kio.schema.join_group.v4.request as join_group_v4
 import kio.schema.leave_group.v1.request as leave_group_v1
@@ -36,6 +38,7 @@ from wire.codec import duration, framed_request
 
 # kio types its fields with refined integers; plain ones are what it encodes
 _API_VERSIONS: Any = api_versions_v0
+_BEAT: Any = heartbeat_v1
 _JOIN: Any = join_group_v2
 _JOIN_WITH_ID: Any = join_group_v4
 _LEAVE: Any = leave_group_v1
@@ -44,6 +47,12 @@ _METADATA: Any = metadata_v4
 RECORD_BYTES: Final = 1000
 FETCH_BYTES: Final = 1_000_000
 _WINDOW: Final = 32
+_BEATS: Final = 20
+"""Heartbeats of a member before it leaves."""
+_SHARED_BY: Final = 8
+"""Connections whose members are in the same groups."""
+_GROUPS: Final = 250
+"""That each connection takes in turns."""
 _ANSWER_S: Final = 60.0
 
 
@@ -60,6 +69,11 @@ class Kind(StrEnum):
     """Members that join a group and leave it at once."""
     MEMBERS = "members"
     """Members that are given an id, and leave before they have joined: no timer has a part."""
+    CONSUMER_GROUPS = "consumer-groups"
+    """Members of a thousand consumer groups (KIP-848): they join by a pattern, are heard of without a pause,
+    and leave."""
+    HEARTBEATS = "heartbeats"
+    """The same of who stays: no timer has a part."""
     COLD_READS = "cold-reads"
     """A log from its start, again and again."""
 
@@ -70,6 +84,8 @@ CONNECTIONS: Final = {
     Kind.RECONNECT: 16,
     Kind.REBALANCE: 32,
     Kind.MEMBERS: 32,
+    Kind.CONSUMER_GROUPS: 32,
+    Kind.HEARTBEATS: 32,
     Kind.COLD_READS: 16,
 }
 
@@ -122,6 +138,8 @@ class Flood:
             Kind.REBALANCE: partial(self._join_and_leave, join=_JOIN),
             # who joins without an id is told one at once (KIP-394), and is pending until it leaves
             Kind.MEMBERS: partial(self._join_and_leave, join=_JOIN_WITH_ID),
+            Kind.CONSUMER_GROUPS: partial(self._beat, leaves=True),
+            Kind.HEARTBEATS: partial(self._beat, leaves=False),
         }
         self._kind = kind
 
@@ -184,6 +202,43 @@ class Flood:
                 tally.add(requests=2)
         finally:
             client.socket.close()
+
+    def _beat(self, turn: Turn, tally: Tally, number: int, *, leaves: bool) -> None:
+        client = self._connected(turn, tally)
+        member_id = f"member-{number}"
+        try:
+            for at in itertools.count():
+                of_group = {
+                    "group_id": f"swarm-{number // _SHARED_BY}-{at % _GROUPS}",
+                    "member_id": member_id,
+                }
+                answer = client.call(_beat(**of_group, member_epoch=0, **_FIRST))
+                tally.add(requests=1)
+                beats = 0
+                while time.monotonic() < turn.end_s and (beats < _BEATS or not leaves):
+                    answer = client.call(_beat(**of_group, member_epoch=answer.member_epoch))
+                    tally.add(requests=1)
+                    beats += 1
+                if time.monotonic() >= turn.end_s:
+                    return
+                client.call(_beat(**of_group, member_epoch=-1))
+                tally.add(requests=1)
+        finally:
+            client.socket.close()
+
+
+_FIRST: Final = {
+    "rebalance_timeout": duration(60_000),
+    "subscribed_topic_regex": ".*",
+    "topic_partitions": (),
+}
+"""What a member says when it joins: it reads all topics of the instance."""
+
+
+def _beat(**fields: Any) -> Any:
+    said = {"instance_id": None, "rack_id": None, "rebalance_timeout": duration(-1), "topic_partitions": None}
+    said |= {"subscribed_topic_names": None, "subscribed_topic_regex": None, "server_assignor": None}
+    return _BEAT.ConsumerGroupHeartbeatRequest(**said | fields)
 
 
 def _all_topics() -> bytes:

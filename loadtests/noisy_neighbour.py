@@ -34,7 +34,7 @@ TOPICS: Final = 200
 STORED_BYTES: Final = 20_000_000
 """What cold reads begin with."""
 TOPIC: Final = "noisy"
-_EQUAL: Final = {Kind.REBALANCE: Kind.MEMBERS}
+_EQUAL: Final = {Kind.REBALANCE: Kind.MEMBERS, Kind.CONSUMER_GROUPS: Kind.HEARTBEATS}
 """What equal tenants flood with, where it is another: how often a group rebalances is said by timers."""
 _SETTLED: Final = 0.2
 """Share of each half of a turn that is not counted, while the one before drains."""

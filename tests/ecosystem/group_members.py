@@ -16,7 +16,7 @@ from tests.integration.stack import ROOT
 _HERE: Final = Path(__file__).parent
 _JARS: Final = (Artifact(KAFKA, "kafka-clients"), SIMPLE_LOGGER, COMPILER)
 _JAVA: Final = _HERE / "java" / "portico" / "GroupMember.java"
-_BUILD_TIMEOUT_S: Final = 400
+_BUILD_TIMEOUT_S: Final = 900
 
 
 class Maker(Enum):

@@ -7,7 +7,14 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ctl.bench.apache_kafka import kafka_cluster
@@ -21,6 +28,7 @@ from tests.ecosystem.neighbour import beside
 from tests.ecosystem.reading import Reader
 from tests.integration.stack import Stack
 
+_COMMITS_MAX: Final = 30
 _PARTITIONS: Final = 3
 _BEFORE: Final = 3_000
 """Records that are in the source when MirrorMaker starts."""
@@ -104,7 +112,15 @@ class _Source:
             for partition in range(_PARTITIONS)
         ]
         consumer = Consumer({"bootstrap.servers": self._bootstrap, "group.id": _GROUP})
-        consumer.commit(offsets=ends, asynchronous=False)
+        retriable = (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
+        for left in reversed(range(_COMMITS_MAX)):
+            try:
+                consumer.commit(offsets=ends, asynchronous=False)
+                break
+            except KafkaException as failure:  # the topic of offsets is only being made
+                if left == 0 or failure.args[0].code() not in retriable:
+                    raise
+                time.sleep(1)
         consumer.close()
 
 
