@@ -72,6 +72,7 @@ STREAMS: Final = Suite(
         *_LAUNCHER,
         Artifact(KAFKA, "kafka-streams"),
         Artifact(KAFKA, "kafka-streams", classifier="test"),
+        Artifact(KAFKA, "kafka-streams-scala_2.13"),
         Artifact(KAFKA, "kafka-streams-test-utils"),
         Artifact(KAFKA, "kafka-tools"),
         Artifact("org.hamcrest", "hamcrest", "3.0"),
