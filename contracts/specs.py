@@ -10,6 +10,7 @@ import msgspec
 
 from contracts.acls import Acl
 from contracts.client_metrics import ClientReport, LostClient, MetricsSubscription
+from contracts.connected import Connected
 from contracts.injected_faults import InjectedFault
 from contracts.oauth import OauthSpec
 from contracts.request_time import PERCENT_US_PER_S, default_request_percent
@@ -294,6 +295,8 @@ class GatewayInstanceReport(msgspec.Struct, frozen=True, kw_only=True):
     """Clients that have told something of themselves since then."""
     lost: tuple[LostClient, ...] = ()
     """Clients whose connections have ended since then, after they had told it."""
+    connected: Connected | None = None
+    """Who is connected; None: not counted anew since then."""
 
 
 class GatewayClusterReport(msgspec.Struct, frozen=True, kw_only=True):

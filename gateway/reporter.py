@@ -7,6 +7,7 @@ import msgspec
 
 from contracts.client_metrics import ClientReport, LostClient
 from contracts.specs import GatewayClusterReport, GatewayInstanceReport, GatewayReport
+from gateway.census import Census
 from gateway.worker import Worker
 from runtime.clock import epoch_ms
 from runtime.internal_http import InternalClient, InternalError
@@ -27,13 +28,17 @@ class Reporter:
         self._client = client
         self._consumer = consumer
         self._boot_id = boot_id
+        self._census = Census()
         self._failing = False
 
     def report(self) -> GatewayReport:
         """The report of now; the refused addresses in it are forgotten here."""
         instances = []
         clients = self._clients()
-        for served in self._worker.served.values():
+        worker = self._worker
+        open_ones = sum(len(served.connections) for served in worker.served.values())
+        counts = self._census.step(worker.served, open_ones, worker.clock.monotonic_ms())
+        for served in worker.served.values():
             told, lost = clients.get(served.instance_id, ((), ()))
             refused = tuple(served.refused)
             served.refused.clear()
@@ -45,6 +50,7 @@ class Reporter:
                     refused=refused,
                     clients=told,
                     lost=lost,
+                    connected=counts.get(served.instance_id),
                 )
             )
         return GatewayReport(

@@ -11,10 +11,12 @@ from contracts.server_names import NamedPort, named_listeners
 from contracts.specs import InstanceSpec, InstanceState, Listener, RefusedAddress
 from contracts.users import SecurityProtocol
 from gateway.causes import REFUSED_AT_ACCEPT, DisconnectCause
+from gateway.census import Account
 from gateway.handshakes import Handshakes
 from gateway.kept_answers import KeptAnswers
 from gateway.rules.acls import Authority
 from gateway.rules.client_metrics import ClientMetrics
+from gateway.rules.connected import Identity
 from gateway.rules.injected_faults import ActiveFaults, Taken
 from gateway.rules.lifecycle import Event, Phase, next_phase
 from gateway.rules.logins import Logins
@@ -47,6 +49,17 @@ class Served(Protocol):
         """The client's."""
 
     @property
+    def closed(self) -> bool:
+        """Whether it has ended."""
+
+    @property
+    def identity(self) -> Identity:
+        """Who the client is, as far as he has said by now."""
+
+    def take_carried(self) -> tuple[int, int]:
+        """Bytes (from the client, to it) since this was asked last."""
+
+    @property
     def listener(self) -> Listener:
         """Where the client came in."""
 
@@ -71,6 +84,8 @@ class ServedInstance:
         logins: Logins,
         client_metrics: ClientMetrics,
         named_port: NamedPort | None = None,
+        *,
+        now_ms: int,
     ) -> None:
         self._named_port = named_port
         self.turn: Final = turn
@@ -84,6 +99,8 @@ class ServedInstance:
         self.reason = ""
         """Why the phase is `failed`, in a sentence."""
         self.connections: set[Served] = set()
+        self.account: Final = Account(now_ms)
+        """What its clients carried since they were counted."""
         self.at_door = 0
         """Accepted connections that wait for the instance's turn, at ports that it shares with others."""
         self.closed: Counter[str] = Counter()

@@ -116,7 +116,8 @@ class Worker:
         logins = Logins(salts, self._draw, self.clock.epoch_ms)
         turn = self.pacing.join(spec.instance_id)
         client_metrics = ClientMetrics(self._draw, _read_metrics)
-        served = ServedInstance(spec, turn, logins, client_metrics, self.config.named_port)
+        now_ms = self.clock.monotonic_ms()
+        served = ServedInstance(spec, turn, logins, client_metrics, self.config.named_port, now_ms=now_ms)
         served.set_full(self.point.relays.full(spec.instance_id))
         self.served[spec.instance_id] = served
         self._hosts[spec.instance_id] = InstanceHost(
@@ -343,6 +344,7 @@ class Worker:
         """A connection has ended."""
         served = connection.served
         served.connections.discard(connection)
+        served.account.leaves(connection)
         served.handshakes.ends(connection)
         served.closed[cause] += 1
         if connection.session.relay is not None:

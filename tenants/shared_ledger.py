@@ -4,6 +4,7 @@ import threading
 from collections.abc import Iterable
 
 from contracts.specs import GatewayClusterReport, GatewayReport
+from tenants.rules.connected import Counted
 from tenants.rules.gateway_reports import Closed, GatewayLedger, Refusal
 
 
@@ -33,6 +34,11 @@ class SharedLedger:
         """Open connections of an instance, over the workers that report."""
         with self._turn:
             return self._ledger.connections(instance_id, now_ms)
+
+    def counts(self, instance_id: str, now_ms: int) -> list[Counted]:
+        """Who is connected to an instance, by each worker that reports."""
+        with self._turn:
+            return self._ledger.counts(instance_id, now_ms)
 
     def connections_by_worker(self, now_ms: int) -> dict[str, int]:
         """Open connections per worker that reports."""

@@ -192,6 +192,29 @@ def clients(console: TenantConsole, instance: InstanceArgument) -> Answer:
     return in_table(listed["items"], columns, rows, empty=nobody if listed["enabled"] else off)
 
 
+@app.command()
+def connections(console: TenantConsole, instance: InstanceArgument) -> Answer:
+    """Show who is connected and what each carries, as gateways count it."""
+    told = console.get(instance_path(instance, "connections"))
+    items = [*told["items"], *([] if told["others"] is None else [told["others"]])]
+    columns = ["ADDRESS", "CLIENT", "USER", "SOFTWARE", "OPEN", "ENDED", "IN", "OUT"]
+    nobody = "Nobody is connected, or gateways have not counted yet: they do every few seconds."
+    return in_table(told, columns, map(_connected, items), empty=nobody)
+
+
+def _connected(one: Mapping[str, Any]) -> list[object]:
+    return [
+        one["address"] or "(all others)",
+        one["client_id"] or "-",
+        one["user"] or "-",
+        one["software"] or "-",
+        one["connections"],
+        f"{one['ended_per_s']:g}/s",
+        format_bytes(one["in_bytes_per_s"], rate=True),
+        format_bytes(one["out_bytes_per_s"], rate=True),
+    ]
+
+
 def _client(item: Mapping[str, object], figures: Mapping[str, float | None], age_ms: int) -> list[object]:
     latency_ms = figures["request_latency_avg_ms"]
     return [

@@ -100,11 +100,20 @@ class _Client(TypedDict):
     request_latency_avg_ms: float | None
 
 
+class _Connected(TypedDict):
+    address: str
+    client_id: str
+    connections: int
+    in_bytes_per_s: int
+    out_bytes_per_s: int
+
+
 class _Why(TypedDict):
     verdict: str
     says: str
     flows: list[_Flow]
     topics: list[_Topic]
+    busiest: list[_Connected]
     clients: list[_Client]
 
 
@@ -116,6 +125,18 @@ def _show_why(found: _Why) -> None:
     if found["topics"]:
         topics = ([one["name"], one["records_per_s"]] for one in found["topics"])
         print_table(["TOPIC", "RECORDS/S"], topics, empty="")
+    if found["busiest"]:
+        busiest = (
+            [
+                one["client_id"] or "-",
+                one["address"],
+                one["connections"],
+                _byte_rate(one["in_bytes_per_s"]),
+                _byte_rate(one["out_bytes_per_s"]),
+            ]
+            for one in found["busiest"]
+        )
+        print_table(["CLIENT", "ADDRESS", "CONNECTIONS", "IN", "OUT"], busiest, empty="")
     if found["clients"]:
         clients = (
             [

@@ -93,6 +93,7 @@ def take_frame(call: Call, frame: memoryview) -> Answer | Encoded | Later | None
         call.exchange.api_version = 0  # of the answer
         known = call.cluster.known_versions(call.node_id)
         return Later(partial(_refused_later, call)) if known is None else _refused(call, known)
+    call.conversation.client_name = cut(parse_request_header(frame[4:], False).client_id)
     body = call.cluster.encoded_versions.get(_key(call))
     if body is None or (call.api_version >= _NAMED_SOFTWARE and _request_fault(call, frame)):
         return None

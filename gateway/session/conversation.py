@@ -34,6 +34,7 @@ class Conversation:
         "certificate",
         "client_id",
         "client_instance_id",
+        "client_name",
         "entrance",
         "fault_marks",
         "fetch_sessions",
@@ -101,15 +102,22 @@ class Conversation:
         self.fault_marks: FaultMarks | None = None
         self.software = UNNAMED
         """(name, version) of the client, as it calls itself in ApiVersions, cut."""
+        self.client_name = ""
+        """The client id that came with ApiVersions, cut."""
         self.client_instance_id: UUID | None = None
         """Whose metrics came by this connection (KIP-714)."""
 
     @property
+    def user(self) -> str | None:
+        """As whom the client came in; None: as nobody, or not yet."""
+        if self.login is not None and self.login.login is not None:
+            return self.login.login.user
+        return None if self.certificate is None else self.certificate.user
+
+    @property
     def principal(self) -> str:
         """Who the client is, as ACLs call him."""
-        user = None if self.certificate is None else self.certificate.user
-        if self.login is not None and self.login.login is not None:
-            user = self.login.login.user
+        user = self.user
         return ANONYMOUS if user is None else USER_PREFIX + user
 
     @property

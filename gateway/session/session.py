@@ -3,7 +3,8 @@
 from contracts.users import SecurityProtocol
 from gateway.apis import BEFORE_LOGIN
 from gateway.causes import DisconnectCause
-from gateway.session.conversation import Certificate, Conversation
+from gateway.rules.connected import Identity
+from gateway.session.conversation import UNNAMED, Certificate, Conversation
 from gateway.session.ordering import UNANSWERED_MAX, Exchange, ReplyQueue
 from gateway.session.replies import Replies
 from gateway.session.requests import Requests
@@ -53,6 +54,13 @@ class Session:
     def is_full(self) -> bool:
         """Whether so many requests are unanswered that no more are taken."""
         return len(self.queue) >= UNANSWERED_MAX
+
+    @property
+    def identity(self) -> Identity:
+        """Who the client is, as far as he has said by now."""
+        conversation = self._conversation
+        software = "" if conversation.software is UNNAMED else " ".join(conversation.software)
+        return Identity(conversation.address, conversation.client_name, conversation.user or "", software)
 
     def ask(self, exchange: Exchange) -> None:
         """A request of the host's own goes up, behind all that were taken; its `taker` gets the answer."""

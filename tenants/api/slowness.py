@@ -8,11 +8,13 @@ from pydantic import Field
 
 from contracts.quota_view import Rule
 from runtime.clock import epoch_ms, monotonic_ms
+from tenants.api.connections import ConnectedView
 from tenants.api.context import Found, Plane
 from tenants.api.models import ViewModel
 from tenants.console import Console
 from tenants.rules import slowness
 from tenants.rules.client_figures import figures
+from tenants.rules.connected import clients_of
 from tenants.rules.model import Instance
 from tenants.rules.series import METRICS, STEP_MS, Kind, Span
 from tenants.rules.slowness import MINUTES, TOLD_MAX, Busy, Flow, FlowWhy, Verdict
@@ -90,6 +92,7 @@ class SlownessView(ViewModel):
     full_percent: float = Field(description="% of the time in which it was full", examples=[0.0])
     flows: list[FlowView] = Field(description="the one that holds back longest first")
     topics: list[BusyTopic] = Field(description="the busiest ones, which use the rate")
+    busiest: list[ConnectedView] = Field(description="clients that carry most now")
     clients: list[SlowClient] = Field(description="who waited longest, of those that tell")
 
 
@@ -100,6 +103,8 @@ async def instance_slowness(plane: Plane, found: Found) -> SlownessView:
     view = await plane.quota.with_history(found.id, MINUTES * 60)
     why = slowness.why(view)
     topics = await asyncio.to_thread(_busiest, plane, found)
+    now_ms = monotonic_ms()
+    connected = clients_of(plane.gateways.counts(found.id, now_ms), now_ms).items[:TOLD_MAX]
     return SlownessView(
         verdict=why.verdict,
         says=why.says,
@@ -107,6 +112,7 @@ async def instance_slowness(plane: Plane, found: Found) -> SlownessView:
         full_percent=why.full_percent,
         flows=[_flow(one) for one in why.flows],
         topics=[BusyTopic(**one._asdict()) for one in topics],
+        busiest=[ConnectedView.of(one) for one in connected],
         clients=_slowest(plane, found),
     )
 

@@ -1,6 +1,6 @@
 """What gateway workers report of instances: connections, refused addresses, closes by cause. Pure."""
 
-from collections import Counter, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -9,8 +9,14 @@ import msgspec
 
 from contracts.specs import GatewayClusterReport, GatewayInstanceReport, GatewayReport, RefusedAddress
 from tenants.rules.acknowledgement import SILENT_AFTER_MS
+from tenants.rules.connected import Counted, shortened
 
 REFUSALS_KEPT: Final = 50
+COUNTS_TOLD_ON_MAX: Final = 64
+"""Instances whose clients are told to other control processes at once, which goes through the database; the
+others follow."""
+CLIENTS_TOLD_ON: Final = 5
+"""Of each of them."""
 
 
 class Refusal(NamedTuple):
@@ -34,6 +40,8 @@ class _Worker:
     seen_ms: int
     instances: dict[str, GatewayInstanceReport] = field(default_factory=dict)
     clusters: tuple[GatewayClusterReport, ...] = ()
+    counts: dict[str, Counted] = field(default_factory=dict)
+    """Who is connected, by instance."""
     is_ours: bool = True
     """It reported here last, and not to another control process."""
 
@@ -46,6 +54,8 @@ class GatewayLedger:
         self._closed_before: dict[str, Counter[str]] = {}
         """Closes of boots that ended, by instance."""
         self._refusals: dict[str, deque[Refusal]] = {}
+        self._untold: OrderedDict[tuple[str, str], None] = OrderedDict()
+        """(worker, instance) whose count other control processes do not know yet."""
 
     def receive(self, report: GatewayReport, now_ms: int) -> None:
         """Take a report; `now_ms` is monotonic. What a report leaves out has not changed but for
@@ -65,20 +75,32 @@ class GatewayLedger:
                 worker.instances[instance_id] = GatewayInstanceReport(
                     instance_id=instance_id, connections=0, closed=last.closed
                 )
+                worker.counts.pop(instance_id, None)
         for one in report.instances:
-            worker.instances[one.instance_id] = msgspec.structs.replace(one, clients=())
+            worker.instances[one.instance_id] = msgspec.structs.replace(
+                one, clients=(), lost=(), connected=None
+            )
+            if one.connected is not None:
+                worker.counts[one.instance_id] = Counted(now_ms, one.connected)
+                self._untold[report.consumer, one.instance_id] = None
             kept = self._refusals.setdefault(one.instance_id, deque(maxlen=REFUSALS_KEPT))
             kept.extend(Refusal(each.at_ms, each.address, report.consumer) for each in one.refused)
 
     def reports(self) -> list[tuple[GatewayReport, int]]:
-        """What workers that report here told, each as one report, and when (monotonic)."""
+        """What workers that report here told, each as one report, and when (monotonic). Who is connected is
+        told of some instances each time, by turns."""
+        turn = min(len(self._untold), COUNTS_TOLD_ON_MAX)
+        untold = {self._untold.popitem(last=False)[0] for _ in range(turn)}
         return [
             (
                 GatewayReport(
                     consumer=name,
                     boot_id=worker.boot_id,
                     sent_at_ms=0,
-                    instances=tuple(self._whole(name, one) for one in worker.instances.values()),
+                    instances=tuple(
+                        self._whole(name, one, worker.counts.get(key) if (name, key) in untold else None)
+                        for key, one in worker.instances.items()
+                    ),
                     clusters=worker.clusters,
                 ),
                 worker.seen_ms,
@@ -87,7 +109,9 @@ class GatewayLedger:
             if worker.is_ours
         ]
 
-    def _whole(self, gateway: str, report: GatewayInstanceReport) -> GatewayInstanceReport:
+    def _whole(
+        self, gateway: str, report: GatewayInstanceReport, count: Counted | None
+    ) -> GatewayInstanceReport:
         refused = tuple(
             RefusedAddress(at_ms=one.at_ms, address=one.address)
             for one in self._refusals.get(report.instance_id, ())
@@ -98,6 +122,7 @@ class GatewayLedger:
             connections=report.connections,
             closed=report.closed,
             refused=refused,
+            connected=None if count is None else shortened(count.connected, CLIENTS_TOLD_ON),
         )
 
     def hear(self, report: GatewayReport, seen_ms: int) -> None:
@@ -116,6 +141,7 @@ class GatewayLedger:
                     if Refusal(each.at_ms, each.address, report.consumer)
                     not in self._refusals.get(one.instance_id, ())
                 ),
+                connected=one.connected,
             )
             for one in report.instances
         ]
@@ -128,6 +154,8 @@ class GatewayLedger:
         )
         self.receive(told, seen_ms)
         self._workers[report.consumer].is_ours = False
+        for one in known:
+            self._untold.pop((report.consumer, one.instance_id), None)
 
     def _keep_closed(self, worker: _Worker) -> None:
         for instance_id, report in worker.instances.items():
@@ -140,6 +168,12 @@ class GatewayLedger:
             for worker in self._reporting(now_ms)
             if instance_id in worker.instances
         )
+
+    def counts(self, instance_id: str, now_ms: int) -> list[Counted]:
+        """Who is connected to an instance, by each worker that reports."""
+        return [
+            worker.counts[instance_id] for worker in self._reporting(now_ms) if instance_id in worker.counts
+        ]
 
     def connections_by_worker(self, now_ms: int) -> dict[str, int]:
         """Open connections per worker that reports."""
@@ -190,6 +224,7 @@ class GatewayLedger:
             self._closed_before.pop(instance_id, None)
             for worker in self._workers.values():
                 worker.instances.pop(instance_id, None)
+                worker.counts.pop(instance_id, None)
 
     def _reporting(self, now_ms: int) -> list[_Worker]:
         return [one for one in self._workers.values() if now_ms - one.seen_ms <= SILENT_AFTER_MS]

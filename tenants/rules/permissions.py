@@ -102,6 +102,7 @@ NEEDED: Final[dict[Permission, tuple[str, ...]]] = {
         f"GET {_INSTANCE}/oauth",
         f"GET {_INSTANCE}/acls",
         f"GET {_INSTANCE}/clients",
+        f"GET {_INSTANCE}/connections",
         f"GET {_INSTANCE}/faults",
         f"GET {_INSTANCE}/alarms",
         f"GET {_INSTANCE}/alarms/history",

@@ -77,9 +77,8 @@ def served_instance(
         topic_whitelists=dict(topic_whitelists or {}),
     )
     logins = Logins(b"secret", bytes, lambda: 0)
-    return ServedInstance(
-        spec, Turns().join(INSTANCE), logins, ClientMetrics(Random(1).randbytes, read_metrics)
-    )
+    metrics = ClientMetrics(Random(1).randbytes, read_metrics)
+    return ServedInstance(spec, Turns().join(INSTANCE), logins, metrics, now_ms=0)
 
 
 class Surroundings:

@@ -74,6 +74,7 @@ class StormWorker:
             self.pacing.join(spec.instance_id),
             logins,
             ClientMetrics(bytes, read_metrics),
+            now_ms=0,
         )
         return served
 

@@ -1,10 +1,17 @@
 """Connections, refused addresses and closes, over workers and their restarts."""
 
+from contracts.connected import Connected, ConnectedClient
 from contracts.specs import GatewayClusterReport, GatewayInstanceReport, GatewayReport, RefusedAddress
 from contracts.upstream import ClusterTrouble
 from tenants.rules.acknowledgement import SILENT_AFTER_MS
 from tenants.rules.cluster_health import Illness, illness
-from tenants.rules.gateway_reports import REFUSALS_KEPT, GatewayLedger
+from tenants.rules.connected import clients_of
+from tenants.rules.gateway_reports import (
+    CLIENTS_TOLD_ON,
+    COUNTS_TOLD_ON_MAX,
+    REFUSALS_KEPT,
+    GatewayLedger,
+)
 
 
 def _report(
@@ -94,3 +101,69 @@ def test_troubles_told_to_another_control_process_are_told_here() -> None:
     for report, seen_ms in there.reports():
         here.hear(report, seen_ms)
     assert list(here.troubles("far", 0)) == ["gateway-0"]
+
+
+def _counted(consumer: str, connected: Connected, instance_id: str = "i1") -> GatewayReport:
+    one = GatewayInstanceReport(instance_id=instance_id, connections=1, connected=connected)
+    return GatewayReport(consumer=consumer, boot_id="b", sent_at_ms=0, instances=(one,))
+
+
+def _client(address: str, in_bytes_per_s: int, client_id: str = "app") -> ConnectedClient:
+    return ConnectedClient(address=address, client_id=client_id, connections=1, in_bytes_per_s=in_bytes_per_s)
+
+
+def _told(*clients: ConnectedClient, others: ConnectedClient | None = None) -> Connected:
+    return Connected(seconds=5, clients=clients, count=len(clients), others=others)
+
+
+def test_a_client_at_two_workers_is_one_and_who_does_not_report_counts_no_more() -> None:
+    ledger = GatewayLedger()
+    ledger.receive(_counted("gateway-0", _told(_client("10.0.0.1", 5), _client("10.0.0.2", 7))), 0)
+    rest = ConnectedClient(address="", connections=40, ended_per_s=9.5)
+    ledger.receive(_counted("gateway-1", _told(_client("10.0.0.1", 3), others=rest)), 4_000)
+    found = clients_of(ledger.counts("i1", 4_000), 4_000)
+    assert [(one.address, one.connections, one.in_bytes_per_s) for one in found.items] == [
+        ("10.0.0.1", 2, 8),
+        ("10.0.0.2", 1, 7),
+    ]
+    assert found.others == rest and found.age_ms == 4_000 and found.known == 2
+    later = clients_of(ledger.counts("i1", SILENT_AFTER_MS + 1), SILENT_AFTER_MS + 1)
+    assert [one.in_bytes_per_s for one in later.items] == [3]
+    assert clients_of(ledger.counts("i2", 0), 0) == ([], None, 0, None)
+    ledger.forget(["i1"])
+    assert ledger.counts("i1", 4_000) == []
+
+
+def test_a_report_without_a_count_leaves_the_last_and_one_that_leaves_an_instance_out_ends_it() -> None:
+    ledger = GatewayLedger()
+    ledger.receive(_counted("gateway-0", _told(_client("10.0.0.1", 5))), 0)
+    ledger.receive(_report("gateway-0"), 1_000)
+    assert len(ledger.counts("i1", 1_000)) == 1
+    ledger.receive(_report("gateway-0", instance_id="i2"), 2_000)
+    assert ledger.counts("i1", 2_000) == []
+
+
+def test_other_control_processes_hear_of_every_count_by_turns_and_in_short() -> None:
+    ours, theirs = GatewayLedger(), GatewayLedger()
+    instances = [f"i{number}" for number in range(2 * COUNTS_TOLD_ON_MAX)]
+    clients = [_client(f"10.0.0.{number}", 100 - number) for number in range(20)]
+    report = GatewayReport(
+        consumer="gateway-0",
+        boot_id="b",
+        sent_at_ms=0,
+        instances=tuple(
+            GatewayInstanceReport(instance_id=each, connections=1, connected=_told(*clients))
+            for each in instances
+        ),
+    )
+    ours.receive(report, 1_500)
+    for turn in (1, 2):
+        [(told, _)] = ours.reports()
+        assert sum(one.connected is not None for one in told.instances) == COUNTS_TOLD_ON_MAX
+        theirs.hear(told, 1_500 + turn)
+    assert all(one.connected is None for one in ours.reports()[0][0].instances)
+    for instance_id in instances:
+        found = clients_of(theirs.counts(instance_id, 2_000), 2_000)
+        assert len(found.items) == CLIENTS_TOLD_ON and found.others is not None
+        assert sum(one.in_bytes_per_s for one in (*found.items, found.others)) == sum(range(81, 101))
+    assert theirs.reports() == [], "what was heard is not told on"
