@@ -71,15 +71,16 @@ def s3_settings(environment: Mapping[str, str]) -> dict[str, str]:
     return {f"spark.hadoop.fs.s3a.{name}": value for name, value in found.items() if value}
 
 
-def driver_memory(limits_bytes: list[int]) -> str:
+def job_memory(limits_bytes: list[int]) -> int:
     """A quarter of what there is, 1 to 8 GiB: brokers and tasks' Python have their part of a machine."""
-    return f"{min(max(min(limits_bytes) // 4, _GIB), 8 * _GIB) // 1024**2}m"
+    return min(max(min(limits_bytes) // 4, _GIB), 8 * _GIB)
 
 
-def _memory_limits_bytes() -> list[int]:
+def memory_here() -> int:
+    """What a job takes of this machine's or container's memory, in bytes."""
     machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     told = _CGROUP_MEMORY.read_text().strip() if _CGROUP_MEMORY.exists() else ""
-    return [machine, int(told)] if told.isdecimal() else [machine]
+    return job_memory([machine, int(told)] if told.isdecimal() else [machine])
 
 
 def _packed(archive: Path) -> Path:
@@ -103,11 +104,16 @@ def _java(conf: SparkConf) -> Any:
     return _started[0]
 
 
+def _quoted(option: str) -> str:
+    """One option of Java's, whatever folders are called."""
+    return '"' + option.replace("\\", r"\\").replace('"', r"\"") + '"'
+
+
 def _settings(scratch: Path, jars: list[Path]) -> dict[str, str]:
     # Spark looks for causes of a Python failure with a regular expression that needs a deep stack
-    options = f"-Xss4m -Dlog4j2.configurationFile=file:{_LOG_SETTINGS} -Dderby.system.home={scratch}"
+    options = f"-Xss4m {_quoted(f'-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}')}"
     return {
-        "spark.driver.memory": driver_memory(_memory_limits_bytes()),
+        "spark.driver.memory": f"{memory_here() // 1024**2}m",
         "spark.driver.extraJavaOptions": options,
         "spark.driver.extraClassPath": ":".join(str(jar) for jar in jars),
         "spark.local.dir": str(scratch),

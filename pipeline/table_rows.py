@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import pyarrow as pa
+import pyarrow.dataset
 from deltalake import DeltaTable
 from pyarrow.fs import FileSystem, SubTreeFileSystem
 
@@ -17,9 +18,18 @@ def read_rows(
     Files are opened by Arrow. Those that deltalake opens by default are Python objects which Arrow's threads
     let go of: where that is while the interpreter ends, the process aborts after its work is done.
     """
-    store, path = FileSystem.from_uri(table.table_uri.replace("s3a://", "s3://", 1))
     return table.to_pyarrow_table(
         columns=columns,
         filters=list(filters) if filters else None,
-        filesystem=SubTreeFileSystem(path, store),
+        filesystem=_files_of(table),
     )
+
+
+def dataset(table: DeltaTable) -> pyarrow.dataset.Dataset:
+    """The same rows, of which a reader takes what it needs, for tables that are larger than memory."""
+    return table.to_pyarrow_dataset(filesystem=_files_of(table))
+
+
+def _files_of(table: DeltaTable) -> SubTreeFileSystem:
+    store, path = FileSystem.from_uri(table.table_uri.replace("s3a://", "s3://", 1))
+    return SubTreeFileSystem(path, store)

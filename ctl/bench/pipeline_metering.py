@@ -19,10 +19,11 @@ from ctl.bench.random_records import create_topics
 from pipeline.ingest.offsets import KafkaSource, Topic
 from pipeline.ingest.ranges import PartitionRange
 from pipeline.layout import PipelineLayout
-from pipeline.metering.amounts.quantities import month_p95
 from pipeline.metering.ingest import UsageIngest, ingest
-from pipeline.metering.rollup import roll_up
+from pipeline.metering.month_usage import month_usage
+from pipeline.metering.rollup import UsageTables, roll_up
 from pipeline.metering.synthetic import day_of_records, month_of_slots
+from pipeline.metering.versioned_tables import Table
 from pipeline.schema.usage_records import USAGE_RECORD
 
 INSTANCES: Final = 1_000
@@ -34,7 +35,9 @@ _REPEATED: Final = 50
 _DAY: Final = date(2026, 11, 2)
 _START_MS: Final = 1_793_577_600_000
 _NOW_MS: Final = _START_MS + (_MINUTES + 1) * 60_000
+_MONTH: Final = date(2026, 10, 1)
 _SLOTS: Final = 8_928
+"""All that the month has."""
 
 
 def measure(spark: SparkSession, rounds: int, say: Say, minutes: int = _MINUTES) -> dict[str, object]:
@@ -54,14 +57,14 @@ def measure(spark: SparkSession, rounds: int, say: Say, minutes: int = _MINUTES)
                 cpu_s.append(taken[1] * 1e6 / bench.records)
         say(f"metering: a day of {INSTANCES:,} instances")
         rolled = bench.rollup(rounds)
-        say("metering: p95 of a month")
-        p95 = bench.p95(rounds)
+        say("metering: what bills need of a month")
+        month = bench.month(rounds)
     return {
         "ingest from files, records/s": Spread.of(files),
         "ingest through the gateway, records/s": Spread.of(topic),
         "ingest, CPU s of the JVM per million records": Spread.of(cpu_s),
         f"a day of {INSTANCES:,} instances x {_POINTS} brokers rolled up, s": Spread.of(rolled),
-        f"p95 of {INSTANCES:,} instances x {_SLOTS:,} slots, s": Spread.of(p95),
+        f"sums and p95 of {INSTANCES:,} instances x {_SLOTS:,} slots, s": Spread.of(month),
     }
 
 
@@ -118,21 +121,25 @@ class _MeteringBench:
         layout = self._layout()
         rows = day_of_records(self._spark, _DAY, instances=INSTANCES, points=_POINTS)
         rows.write.format("delta").partitionBy("day").save(str(layout.table(USAGE_RAW)))
-        spent = [seconds_of(lambda: roll_up(self._spark, layout, days=[_DAY])) for _ in range(rounds + 1)]
+        spent = [seconds_of(lambda: roll_up(layout, days=[_DAY])) for _ in range(rounds + 1)]
         shutil.rmtree(layout.root)
         return spent[1:]
 
-    def p95(self, rounds: int) -> list[float]:
-        """Seconds for all instances' percentiles, from a table."""
+    def month(self, rounds: int) -> list[float]:
+        """Seconds for all that bills need of a month: sums, gaps and percentiles of all instances."""
         layout = self._layout()
-        path = str(layout.table("usage_5m"))
-        month_of_slots(self._spark, _DAY.replace(day=1), instances=INSTANCES, slots=_SLOTS).write.format(
+        table = UsageTables(layout).slots
+        month_of_slots(self._spark, _MONTH, instances=INSTANCES, slots=_SLOTS).write.format(
             "delta"
-        ).partitionBy("day").save(path)
-        slots = self._spark.read.format("delta").load(path)
-        spent = [seconds_of(lambda: month_p95(slots, _SLOTS).collect()) for _ in range(rounds + 1)]
+        ).partitionBy("day").save(str(table.path))
+        spent = [seconds_of(lambda: self._used(table)) for _ in range(rounds + 1)]
         shutil.rmtree(layout.root)
         return spent[1:]
+
+    def _used(self, slots: Table) -> None:
+        found = month_usage(slots, slots.version(), f"{_MONTH:%Y-%m}")
+        if len(found) != INSTANCES:
+            raise RuntimeError(f"{len(found)} instances have usage, not {INSTANCES}")
 
     def _layout(self) -> PipelineLayout:
         self._rounds += 1

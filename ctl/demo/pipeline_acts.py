@@ -210,7 +210,6 @@ def bill(demo: Demo) -> Seen:
     last_month = f"{this_month - timedelta(days=1):%Y-%m}"
     with demo.job("bill") as run:
         close_month(
-            run.spark,
             run.layout,
             run.progress,
             now_ms=now_ms,

@@ -67,8 +67,8 @@ class MeterSteps:
 
         run = self._run
         ingested = ingest_into(run, self._bootstrap)
-        rolled = roll_up(run.spark, run.layout, self._rollup)
-        return Metered(ingested, rolled, make_bills(run.spark, run.layout, self._bills, now_ms=epoch_ms()))
+        rolled = roll_up(run.layout, self._rollup)
+        return Metered(ingested, rolled, make_bills(run.layout, self._bills, now_ms=epoch_ms()))
 
     def take_forever(self, every_s: float, say: Callable[[str], None]) -> NoReturn:
         """Again and again. What fails is said once and tried again: each step goes on where it was."""

@@ -1,7 +1,7 @@
 """J8: bills of months, their closing, and adjustments of closed months.
 
 The usage that a bill is made from is one version of `usage_5m`, which the bill names; with the price version
-it reproduces the bill. Spark adds up usage; everything after that is a few thousand rows.
+it reproduces the bill. Usage is added up a part at a time; everything after that is a few thousand rows.
 
 Closing is three commits: bills become `closing` and name their versions, their lines are written, bills
 become `closed`. A run that finds `closing` bills goes on from their versions. Who writes is checked by the
@@ -9,8 +9,6 @@ ledger, so that no bill is closed twice and none that is closed changes.
 """
 
 from typing import Final
-
-from pyspark.sql import SparkSession
 
 from contracts.billing import BillState
 from pipeline.errors import PipelineError
@@ -27,7 +25,6 @@ GRACE_MS: Final = 72 * 3_600_000
 
 
 def make_bills(
-    spark: SparkSession,
     layout: PipelineLayout,
     progress: Progress | None = None,
     *,
@@ -45,7 +42,7 @@ def make_bills(
         return BillFigures()
     ledger = Ledger(layout)
     with leases([ledger.bills], "the bills"):
-        run = BillingRun(spark, UsageTables(layout), ledger, progress or Silent(), now_ms)
+        run = BillingRun(UsageTables(layout), ledger, progress or Silent(), now_ms)
         return run.make(month, instance_id)
 
 
@@ -57,7 +54,6 @@ def months_to_close(layout: PipelineLayout, now_ms: int, grace_ms: int = GRACE_M
 
 
 def close_month(
-    spark: SparkSession,
     layout: PipelineLayout,
     progress: Progress | None = None,
     *,
@@ -77,5 +73,5 @@ def close_month(
         raise PipelineError("there is no usage yet: run `portico pipeline meter run` first")
     ledger = Ledger(layout)
     with leases([ledger.bills], "the closing of a month"):
-        run = BillingRun(spark, UsageTables(layout), ledger, progress or Silent(), now_ms)
+        run = BillingRun(UsageTables(layout), ledger, progress or Silent(), now_ms)
         return run.close(month, instance_id, grace_ms, force_with_gaps)

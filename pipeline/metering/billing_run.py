@@ -4,8 +4,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from pyspark.sql import SparkSession
-
 from contracts.billing import Adjustment, Bill, BillLine, BillState
 from pipeline.errors import PipelineError
 from pipeline.metering.amounts import bills as decide
@@ -57,10 +55,7 @@ class CloseFigures:
 class BillingRun:
     """Holds what was read; whoever makes one has the lease on bills."""
 
-    def __init__(
-        self, spark: SparkSession, tables: UsageTables, ledger: Ledger, progress: Progress, now_ms: int
-    ) -> None:
-        self._spark = spark
+    def __init__(self, tables: UsageTables, ledger: Ledger, progress: Progress, now_ms: int) -> None:
         self._slots = tables.slots
         self._ledger = ledger
         self._progress = progress
@@ -129,8 +124,7 @@ class BillingRun:
         """Months whose usage changed, or the prices of whose open bills did."""
         months = changed_months(self._slots, self._ledger.billed_usage_version())
         if months is None:
-            days = self._slots.read(self._spark).selectExpr("date_format(day, 'yyyy-MM') month").distinct()
-            months = {row.month for row in days.collect()}
+            months = {day[:7] for day in self._slots.rows_by_partition()}
         for bill in self._bills.values():
             book = decide.book_for(self._books, bill.month)
             if bill.state is BillState.OPEN and bill.price_version != (book.row.version if book else 0):
@@ -222,7 +216,7 @@ class BillingRun:
         key = (version, month, instance_id)
         if key not in self._usage:
             self._usage[key] = month_usage(
-                self._spark, self._slots, version, month, instance_id, with_total=self._with_total
+                self._slots, version, month, instance_id, with_total=self._with_total
             )
         return self._usage[key]
 

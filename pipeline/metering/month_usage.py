@@ -1,56 +1,45 @@
 """What instances used in a month, read from one version of `usage_5m`."""
 
-from collections import defaultdict
-from typing import Any, Final
+from typing import Final
 
-from pyspark.sql import SparkSession
+import pyarrow.compute as pc
 
-from contracts.billing import HOUR_MS
 from contracts.names import SYSTEM_INSTANCE_ID
 from pipeline.metering.amounts import calendar
 from pipeline.metering.amounts.bills import MonthUsage
-from pipeline.metering.amounts.quantities import gap_hours, month_p95, month_sums
+from pipeline.metering.amounts.quantities import P95_READ, SUMS_READ, MonthSums, month_p95
 from pipeline.metering.versioned_tables import Table
 
-_KEYS_IN_MEMORY: Final = "spark.sql.objectHashAggregate.sortBased.fallbackThreshold"
-"""From so many instances on Spark sorts before it collects lists: much slower, and needless for thousands."""
+_INSTANCES_AT_ONCE: Final = 2_000
+"""Their slots of a month are 300 MB, in two directions."""
 
 
 def month_usage(
-    spark: SparkSession,
-    slots: Table,
-    version: int,
-    month: str,
-    instance_id: str | None = None,
-    *,
-    with_total: bool = False,
+    slots: Table, version: int, month: str, instance_id: str | None = None, *, with_total: bool = False
 ) -> dict[str, MonthUsage]:
     """Usage by instance; those without usage in the month are left out. `with_total`: also `total_p95`.
 
     The system instance, which carries Portico's own topics, is nobody's to pay.
     """
     first, end = calendar.first_day(month), calendar.first_day(calendar.next_month(month))
-    rows = slots.read(spark, version).where(f"day >= '{first}' and day < '{end}'")
-    rows = rows.where(rows.instance_id != SYSTEM_INSTANCE_ID)
+    where = (pc.field("day") >= first) & (pc.field("day") < end)
+    where &= pc.field("instance_id") != SYSTEM_INSTANCE_ID
     if instance_id is not None:
-        rows = rows.where(rows.instance_id == instance_id)
-    spark.conf.set(_KEYS_IN_MEMORY, "100000")
-    sums = {row.instance_id: row.asDict() for row in month_sums(rows).collect()}
-    percentiles = month_p95(rows, calendar.slots_in(month), with_total=with_total)
-    p95 = {row.instance_id: row.asDict() for row in percentiles.collect()}
-    gaps: dict[str, list[tuple[int, int]]] = defaultdict(list)
-    if any(row["expected_ms"] > row["covered_ms"] for row in sums.values()):
-        for row in gap_hours(rows).collect():
-            hour = int(row.hour_start.timestamp()) // (HOUR_MS // 1000) * HOUR_MS
-            gaps[row.instance_id].append((hour, int(row.missing_ms)))
-    return {
-        instance: MonthUsage(instance, gaps=tuple(sorted(gaps[instance])), **_numbers(row | p95[instance]))
-        for instance, row in sums.items()
-    }
-
-
-def _numbers(row: dict[str, Any]) -> dict[str, int]:
-    return {name: int(value) for name, value in row.items() if name != "instance_id"}
+        where &= pc.field("instance_id") == instance_id
+    table, sums = slots.dataset(version), MonthSums()
+    for rows in table.to_batches(columns=[*SUMS_READ], filter=where):
+        sums.add(rows)
+    found = {}
+    instances = sums.instances()
+    for start in range(0, len(instances), _INSTANCES_AT_ONCE):
+        some = instances[start : start + _INSTANCES_AT_ONCE]
+        batches = table.to_batches(columns=[*P95_READ], filter=where & pc.field("instance_id").isin(some))
+        count = calendar.slots_in(month)
+        p95 = month_p95(batches, some, calendar.first_ms(month), count, with_total=with_total)
+        for index, each in enumerate(some):
+            highest = {name: values[index] for name, values in p95.items()}
+            found[each] = MonthUsage(each, gaps=sums.gaps(each), **sums.of(each), **highest)
+    return found
 
 
 def changed_months(slots: Table, after_version: int) -> set[str] | None:

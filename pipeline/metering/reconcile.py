@@ -5,22 +5,23 @@ Every check computes one side anew from the table below and compares it row by r
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import or_
+from datetime import timedelta
 from typing import Final
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
+import pyarrow.compute as pc
+from duckdb import DuckDBPyConnection
 
 from pipeline.errors import PipelineError
 from pipeline.layout import PipelineLayout
 from pipeline.metering.amounts import calendar
 from pipeline.metering.amounts.slots import to_days, to_hours, to_slots
+from pipeline.metering.engine import engine
 from pipeline.metering.ledger import Ledger
 from pipeline.metering.reconcile_bills import bill_differences
-from pipeline.metering.rollup import RolledUp, UsageTables, rolled_up
+from pipeline.metering.rollup import UsageTables, rolled_up
+from pipeline.metering.versioned_tables import Table
 from pipeline.progress import Progress, Silent
-from pipeline.schema.rollup import USAGE_5M
+from pipeline.schema.rollup import USAGE_5M, USAGE_DAY, USAGE_HOUR
 
 _SHOWN: Final = 5
 _BYTES: Final = ("produce_bytes", "consume_bytes")
@@ -39,7 +40,7 @@ class Check:
 
 
 def reconcile(
-    spark: SparkSession, layout: PipelineLayout, progress: Progress | None = None, *, month: str | None = None
+    layout: PipelineLayout, progress: Progress | None = None, *, month: str | None = None
 ) -> list[Check]:
     """All checks, of one month or of all time. Raises: PipelineError when usage is not rolled up yet."""
     progress = progress or Silent()
@@ -47,133 +48,139 @@ def reconcile(
     months = f" of {month}" if month else ""
     if not (tables.raw.exists() and tables.slots.exists()):
         raise PipelineError(f"there is no usage{months} yet: run `portico pipeline meter run` first")
-    raw = tables.raw.read(spark)
     done = rolled_up(tables.days)
-    newest = raw.agg(F.max("ingest_batch")).collect()[0][0]
+    newest = pc.max(tables.raw.dataset().to_table(columns=["ingest_batch"])["ingest_batch"]).as_py()
     if newest is not None and newest > done.raw_batch:
         raise PipelineError(
             f"records up to batch {newest} are there and usage has those up to {done.raw_batch}: run "
             "`portico pipeline meter run` first"
         )
-    steps: list[Callable[[], Check]] = [
-        lambda: _counters(raw.where(_in_month("day", month))),
-        lambda: _slots(spark, tables, raw, month),
-        lambda: _hours(spark, tables, done, month),
-        lambda: _days(spark, tables, done, month),
-        lambda: _bills(spark, layout, tables, month),
-    ]
-    progress.planned(len(steps), "checks")
-    checks = []
-    for step in steps:
-        checks.append(step())
-        progress.done(len(checks))
+    with engine(layout) as database:
+        # A record may begin in the last minutes of the month before.
+        _show(database, "raw", tables.raw, month, earlier=timedelta(days=1))
+        for name, table in {"slots": tables.slots, "hours": tables.hours, "days": tables.days}.items():
+            _show(database, name, table, month)
+        heard_until_ms, in_month = done.heard_until_ms, _in_month(month)
+        slots = f"(select * from ({to_slots('raw')}) where {in_month})"
+        steps: list[Callable[[], Check]] = [
+            lambda: _counters(database, in_month),
+            lambda: _compare(
+                database, "records = usage_5m", _digest(slots), _digest("slots"), ["instance_id", "day"]
+            ),
+            lambda: _compare(
+                database,
+                "usage_5m = usage_hour",
+                _plain(to_hours("slots", heard_until_ms), USAGE_HOUR.fieldNames()),
+                _plain("from hours", USAGE_HOUR.fieldNames()),
+                ["instance_id", "hour_start"],
+            ),
+            lambda: _compare(
+                database,
+                "usage_hour = usage_day",
+                _plain(to_days("hours", heard_until_ms), USAGE_DAY.fieldNames()),
+                _plain("from days", USAGE_DAY.fieldNames()),
+                ["instance_id", "day"],
+            ),
+            lambda: _bills(layout, tables, month),
+        ]
+        progress.planned(len(steps), "checks")
+        checks = []
+        for step in steps:
+            checks.append(step())
+            progress.done(len(checks))
     progress.figures(differences=sum(check.differences for check in checks))
     return checks
 
 
-def _counters(raw: DataFrame) -> Check:
+def _show(
+    database: DuckDBPyConnection,
+    name: str,
+    table: Table,
+    month: str | None,
+    *,
+    earlier: timedelta = timedelta(),
+) -> None:
+    """Under a name, its rows of a month; how many of them there are does not matter."""
+    rows = table.dataset()
+    if month is not None:
+        first, end = calendar.first_day(month), calendar.first_day(calendar.next_month(month))
+        rows = rows.filter((pc.field("day") >= first - earlier) & (pc.field("day") < end))
+    database.register(name, rows)
+
+
+def _counters(database: DuckDBPyConnection, in_month: str) -> Check:
     """Per boot id and instance: records and recovered rows are the growth of the point's own counters.
 
     Between the first and the last record that are there; `boot_id` and `instance_id` name the chain.
     """
-    chain = ["boot_id", "instance_id"]
-    grown = [F.max(f"{name}_total") - F.min(F.col(f"{name}_total") - F.col(name)) for name in _BYTES]
-    ends = raw.where(~F.col("recovered")).groupBy(chain)
-    bounds = ends.agg(
-        F.min("interval_start_ms").alias("first_ms"),
-        F.max(F.col("interval_start_ms") + F.col("interval_ms")).alias("end_ms"),
-        *(each.alias(f"{name}_expected") for name, each in zip(_BYTES, grown, strict=True)),
-    )
+    grown = ", ".join(f"max({name}_total) - min({name}_total - {name}) as {name}" for name in _BYTES)
+    bounds = f"""
+        select boot_id, instance_id, min(interval_start_ms) as first_ms,
+            max(interval_start_ms + interval_ms) as end_ms, {grown}
+        from raw where not recovered and {in_month} group by all"""
     # A correction of the first record is about what was before it.
-    is_before = (
-        (F.col("interval_ms") == 0) & F.col("recovered") & (F.col("interval_start_ms") == F.col("first_ms"))
-    )
-    is_between = (F.col("interval_start_ms") >= F.col("first_ms")) & (
-        F.col("interval_start_ms") + F.col("interval_ms") <= F.col("end_ms")
-    )
-    between = raw.select(*chain, "interval_start_ms", "interval_ms", "recovered", *_BYTES).join(
-        F.broadcast(bounds), chain
-    )
-    sums = between.where(is_between & ~is_before).groupBy(chain)
-    expected = bounds.select(*chain, *(F.col(f"{name}_expected").alias(name) for name in _BYTES))
-    found = sums.agg(*(F.sum(name).alias(name) for name in _BYTES))
-    return _compare("records = counters of the points", expected, found, chain)
+    found = f"""
+        select boot_id, instance_id, {", ".join(f"sum(raw.{name})::bigint as {name}" for name in _BYTES)}
+        from (from raw where {in_month}) raw join ({bounds}) bounds using (boot_id, instance_id)
+        where interval_start_ms >= first_ms and interval_start_ms + interval_ms <= end_ms
+            and not (interval_ms = 0 and recovered and interval_start_ms = first_ms)
+        group by all"""
+    expected = f"select * exclude (first_ms, end_ms) from ({bounds})"
+    chain = ["boot_id", "instance_id"]
+    return _compare(database, "records = counters of the points", expected, found, chain)
 
 
-def _slots(spark: SparkSession, tables: UsageTables, raw: DataFrame, month: str | None) -> Check:
-    """Slots by instance and day: a difference shows in the day's sums, or in one of its hashes."""
-    rows = raw
-    if month is not None:
-        # A record may begin in the last minutes of the month before.
-        first = calendar.first_day(month)
-        last = calendar.first_day(calendar.next_month(month))
-        rows = raw.where(f"day >= date_sub('{first}', 1) and day < '{last}'")
-    expected = _digest(to_slots(rows).where(_in_month("day", month)), USAGE_5M.fieldNames())
-    found = _digest(tables.slots.read(spark).where(_in_month("day", month)), USAGE_5M.fieldNames())
-    return _compare("records = usage_5m", expected, found, ["instance_id", "day"])
-
-
-def _hours(spark: SparkSession, tables: UsageTables, done: RolledUp, month: str | None) -> Check:
-    slots = tables.slots.read(spark).where(_in_month("day", month))
-    found = tables.hours.read(spark).where(_in_month("day", month))
-    expected = to_hours(slots, done.heard_until_ms)
-    return _compare("usage_5m = usage_hour", expected, found, ["instance_id", "hour_start"])
-
-
-def _days(spark: SparkSession, tables: UsageTables, done: RolledUp, month: str | None) -> Check:
-    hours = tables.hours.read(spark).where(_in_month("day", month))
-    found = tables.days.read(spark).where(_in_month("day", month))
-    expected = to_days(hours, done.heard_until_ms)
-    return _compare("usage_hour = usage_day", expected, found, ["instance_id", "day"])
-
-
-def _bills(spark: SparkSession, layout: PipelineLayout, tables: UsageTables, month: str | None) -> Check:
-    compared, found = bill_differences(spark, tables.slots, Ledger(layout), month)
+def _bills(layout: PipelineLayout, tables: UsageTables, month: str | None) -> Check:
+    compared, found = bill_differences(tables.slots, Ledger(layout), month)
     return Check("usage = bills and adjustments", compared, len(found), tuple(found[:_SHOWN]))
 
 
-def _in_month(column: str, month: str | None) -> str:
+def _in_month(month: str | None) -> str:
     if month is None:
         return "true"
     first = calendar.first_day(month)
-    return f"{column} >= '{first}' and {column} < '{calendar.first_day(calendar.next_month(month))}'"
+    return f"day >= '{first}' and day < '{calendar.first_day(calendar.next_month(month))}'"
 
 
-def _digest(slots: DataFrame, names: Sequence[str]) -> DataFrame:
-    """Sums of bytes, and of a hash of each whole row, by instance and day."""
-    row_hash = F.xxhash64(*names).cast("decimal(20,0)")
-    return slots.groupBy("instance_id", "day").agg(
-        *(F.sum(name).alias(name) for name in _BYTES),
-        F.sum("stored_byte_ms").alias("stored_byte_ms"),
-        F.count("*").alias("slots"),
-        F.sum(row_hash).alias("hash"),
-    )
+def _plain(rows: str, names: Sequence[str]) -> str:
+    """With instants of one type: those of tables have a zone, which is UTC."""
+    columns = (f"epoch_ms(epoch_ms({each})) as {each}" if each.endswith("_start") else each for each in names)
+    return f"select {', '.join(columns)} from ({rows})"
 
 
-def _compare(name: str, expected: DataFrame, found: DataFrame, keys: list[str]) -> Check:
-    columns = [each for each in expected.columns if each not in keys]
-    left = expected.select(
-        *keys, *(F.col(each).alias(f"{each}_expected") for each in columns), F.lit(1).alias("l")
+def _digest(slots: str) -> str:
+    """Sums of bytes, and of a hash of each whole row, by instance and day: a difference shows in one."""
+    names = USAGE_5M.fieldNames()
+    return f"""
+        select instance_id, day, sum(produce_bytes) as produce_bytes, sum(consume_bytes) as consume_bytes,
+            sum(stored_byte_ms) as stored_byte_ms, count(*) as slots, sum(hash({", ".join(names)})) as hash
+        from ({_plain(f"from {slots}", names)}) group by all"""
+
+
+def _compare(database: DuckDBPyConnection, name: str, expected: str, found: str, keys: list[str]) -> Check:
+    database.execute(f"create or replace temp table expected as {expected}")
+    database.execute(f"create or replace temp table found as {found}")
+    columns = [each for each in database.table("expected").columns if each not in keys]
+    differ = " or ".join(f"expected.{each} is distinct from found.{each}" for each in columns)
+    key = ", ".join(keys)
+    shown = ", ".join(f"expected.{each} as {each}_expected, found.{each} as {each}_found" for each in columns)
+    database.execute(
+        f"""create or replace temp table compared as
+        select {key}, {shown}, ({differ} or expected.here is null or found.here is null) as differ,
+            expected.here is null as is_new, found.here is null as is_missing
+        from (select *, 1 as here from expected) expected
+        full join (select *, 1 as here from found) found using ({key})"""
     )
-    right = found.select(
-        *keys, *(F.col(each).alias(f"{each}_found") for each in columns), F.lit(1).alias("r")
-    )
-    differ = reduce(
-        or_,
-        [~F.col(f"{each}_expected").eqNullSafe(F.col(f"{each}_found")) for each in columns],
-        F.col("l").isNull() | F.col("r").isNull(),
-    )
-    both = left.join(right, keys, "full_outer").withColumn("differ", differ)
-    [counted] = both.agg(F.count("*").alias("rows"), F.count_if("differ").alias("differ")).collect()
-    rows = both.where("differ").orderBy(*keys).limit(_SHOWN).collect() if counted.differ else []
-    examples = tuple(_example(row.asDict(), keys, columns) for row in rows)
-    return Check(name, counted.rows, counted.differ, examples)
+    [counted] = database.sql("select count(*), count(*) filter (differ) from compared").fetchall()
+    rows = database.sql(f"from compared where differ order by {key} limit {_SHOWN}").to_arrow_table()
+    examples = tuple(_example(row, keys, columns) for row in rows.to_pylist())
+    return Check(name, counted[0], counted[1], examples)
 
 
 def _example(row: dict[str, object], keys: Iterable[str], columns: Iterable[str]) -> str:
     where = " ".join(str(row[key]) for key in keys)
-    if row["l"] is None or row["r"] is None:
-        return f"{where}: {'missing' if row['r'] is None else 'nothing of it is in the table below'}"
+    if row["is_missing"] or row["is_new"]:
+        return f"{where}: {'missing' if row['is_missing'] else 'nothing of it is in the table below'}"
     said = [
         f"{each} is {row[f'{each}_found']}, should be {row[f'{each}_expected']}"
         for each in columns

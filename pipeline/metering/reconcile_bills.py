@@ -3,8 +3,6 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from pyspark.sql import SparkSession
-
 from contracts.billing import Adjustment, Bill, BillLine, BillState
 from pipeline.metering.amounts import bills as decide
 from pipeline.metering.amounts.bills import Basis, MonthUsage, PricedBook
@@ -14,9 +12,7 @@ from pipeline.metering.month_usage import month_usage
 from pipeline.metering.versioned_tables import Table
 
 
-def bill_differences(
-    spark: SparkSession, slots: Table, ledger: Ledger, month: str | None
-) -> tuple[int, list[str]]:
+def bill_differences(slots: Table, ledger: Ledger, month: str | None) -> tuple[int, list[str]]:
     """(bills that were looked at, what does not follow)."""
     bills = [bill for bill in ledger.all_bills() if month in (None, bill.month)]
     books = {row.version: PricedBook(row, parse_prices(row.text)) for row in ledger.price_books()}
@@ -28,8 +24,7 @@ def bill_differences(
         of_month = [bill for bill in bills if bill.month == each]
         named = {bill.usage_version for bill in of_month if bill.state is not BillState.OPEN}
         usage = {
-            version: month_usage(spark, slots, version, each, with_total=with_total)
-            for version in {newest, *named}
+            version: month_usage(slots, version, each, with_total=with_total) for version in {newest, *named}
         }
         lines = by_instance(ledger.lines_of(each))
         for bill in of_month:

@@ -14,15 +14,16 @@ from typing import Final
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
+from duckdb import DuckDBPyConnection
 
 from contracts import billing
 from contracts.billing import DAY_MS, HOUR_MS
 from contracts.usage_records import USAGE_RAW
 from pipeline.layout import PipelineLayout
-from pipeline.metering.amounts.slots import SETTLE_MS, to_days, to_hours, to_slots
+from pipeline.metering.amounts.slots import RAW_READ, SETTLE_MS, to_days, to_hours, to_slots
+from pipeline.metering.engine import engine
 from pipeline.metering.versioned_tables import Table, leases
 from pipeline.progress import Progress, Silent
 from pipeline.schema import rollup as schema
@@ -83,7 +84,6 @@ class UsageTables:
 
 
 def roll_up(
-    spark: SparkSession,
     layout: PipelineLayout,
     progress: Progress | None = None,
     *,
@@ -95,13 +95,12 @@ def roll_up(
     """
     progress = progress or Silent()
     tables = UsageTables(layout)
-    with leases([tables.slots], "the rollup"):
+    with leases([tables.slots], "the rollup"), engine(layout) as database:
         tables.ensure()
         if not tables.raw.exists():
             return RollupFigures(-1, 0, 0)
-        raw = tables.raw.read(spark)
         before = rolled_up(tables.days)
-        now, hours = _touched(raw, before)
+        now, hours = _touched(database, tables.raw, before)
         hours |= {hour for day in days or () for hour in _hours_of(day)}
         progress.planned(len(hours), "hours")
         slots = 0
@@ -113,7 +112,7 @@ def roll_up(
                 heard_until_ms=now.heard_until_ms,
                 done=index == len(chunks) - 1,
             )
-            slots += _replace(spark, tables, raw, chunk, said)
+            slots += _replace(database, tables, chunk, said)
             progress.done(sum(len(each) for each in chunks[: index + 1]))
         if now.heard_until_ms // DAY_MS > before.heard_until_ms // DAY_MS:
             _tidy(tables, layout)
@@ -121,32 +120,38 @@ def roll_up(
         return RollupFigures(now.raw_batch, len(hours), slots)
 
 
-def hours_where(column: str, hours: Iterable[int], *, spare_ms: int = 0) -> str:
-    """SQL for a timestamp column in one of these hours, or up to `spare_ms` before."""
-    ranges = [
-        f"({column} >= '{_iso(first - spare_ms)}' and {column} < '{_iso(end)}')"
-        for first, end in _ranges(hours)
-    ]
+def hours_where(column: str, hours: Iterable[int]) -> str:
+    """SQL for a timestamp column in one of these hours."""
+    ranges = [f"({column} >= '{_iso(first)}' and {column} < '{_iso(end)}')" for first, end in _ranges(hours)]
     return f"({' or '.join(ranges)})"
 
 
 def _replace(
-    spark: SparkSession, tables: UsageTables, raw: DataFrame, hours: Sequence[int], said: RollupSaid
+    database: DuckDBPyConnection, tables: UsageTables, hours: Sequence[int], said: RollupSaid
 ) -> int:
     """Make these hours again in all three tables."""
     days = [date.fromisoformat(each) for each in said.days]
     steps = msgspec.structs.replace(said, done=False)
     in_hours = f"{_day_in(days)} and {hours_where('slot_start', hours)}"
-    slots = to_slots(_rows_touching(raw, hours, days)).where(in_hours).toArrow()
-    tables.slots.replace(_filed(slots, "slot_start"), in_hours, steps)
-    hourly = to_hours(spark.createDataFrame(slots), said.heard_until_ms).toArrow()
+    raw = tables.raw.dataset().to_batches(columns=[*RAW_READ], filter=_rows_touching(hours, days))
+    database.register("raw", pa.RecordBatchReader.from_batches(_columns(tables.raw, RAW_READ), raw))
+    made = f"select * from ({to_slots('raw')}) where {in_hours} order by day, instance_id, slot_start"
+    slots = database.sql(made).to_arrow_table()
+    tables.slots.replace(slots, in_hours, steps)
+    database.register("slots", slots)
+    hourly = f"{to_hours('slots', said.heard_until_ms)} order by day, instance_id, hour_start"
     where = f"{_day_in(days)} and {hours_where('hour_start', hours)}"
-    tables.hours.replace(_filed(hourly, "hour_start"), where, steps)
-    whole_days = spark.createDataFrame(tables.hours.read_arrow(days), tables.hours.schema)
-    daily = to_days(whole_days, said.heard_until_ms).toArrow()
+    tables.hours.replace(database.sql(hourly).to_arrow_table(), where, steps)
+    database.register("hours", tables.hours.dataset().to_table(filter=pc.field("day").isin(days)))
+    daily = f"{to_days('hours', said.heard_until_ms)} order by day, instance_id"
     months = ", ".join(sorted({f"'{each:%Y-%m}'" for each in days}))
-    tables.days.replace(_filed(daily, "day"), f"month in ({months}) and {_day_in(days)}", said)
+    where = f"month in ({months}) and {_day_in(days)}"
+    tables.days.replace(database.sql(daily).to_arrow_table(), where, said)
     return int(slots.num_rows)
+
+
+def _columns(table: Table, names: Sequence[str]) -> pa.Schema:
+    return pa.schema([table.arrow_schema.field(name) for name in names])
 
 
 def _tidy(tables: UsageTables, layout: PipelineLayout) -> None:
@@ -160,16 +165,13 @@ def _tidy(tables: UsageTables, layout: PipelineLayout) -> None:
     tables.days.tidy()
 
 
-def _rows_touching(raw: DataFrame, hours: Sequence[int], days: Sequence[date]) -> DataFrame:
+def _rows_touching(hours: Sequence[int], days: Sequence[date]) -> pc.Expression:
     """Rows whose interval has a part in one of the hours; they may begin in the hour before."""
-    read_days = {*days, *(each - timedelta(days=1) for each in days)}
-    begins = F.expr(hours_where("interval_start", hours, spare_ms=HOUR_MS))
-    return raw.where(_day_in(read_days)).where(begins)
-
-
-def _filed(rows: pa.Table, time: str) -> pa.Table:
-    """In an order that lets a reader of one instance skip the rest."""
-    return rows.sort_by([("day", "ascending"), ("instance_id", "ascending"), (time, "ascending")])
+    begins = pc.scalar(False)
+    for first, end in _ranges(hours):
+        start = pc.field("interval_start_ms")
+        begins |= (start >= first - HOUR_MS) & (start < end)
+    return pc.field("day").isin([*{*days, *(each - timedelta(days=1) for each in days)}]) & begins
 
 
 def rolled_up(days: Table) -> RolledUp:
@@ -180,25 +182,22 @@ def rolled_up(days: Table) -> RolledUp:
     return RolledUp()
 
 
-def _touched(raw: DataFrame, before: RolledUp) -> tuple[RolledUp, set[int]]:
+def _touched(database: DuckDBPyConnection, raw: Table, before: RolledUp) -> tuple[RolledUp, set[int]]:
     """Where this run goes to, and the hours (epoch ms) it has to make."""
-    new = raw.where(F.col("ingest_batch") > before.raw_batch)
-    end = F.expr("greatest(interval_start_ms, interval_start_ms + interval_ms - 1)")
-    rows = (
-        new.groupBy(
-            F.expr(f"interval_start_ms div {HOUR_MS}").alias("first"),
-            (end / HOUR_MS).cast("long").alias("last"),
-        )
-        .agg(
-            F.max("ingest_batch").alias("batch"),
-            F.max(F.expr("if(recovered, 0, interval_start_ms + interval_ms)")).alias("heard"),
-        )
-        .collect()
-    )
+    names = ("ingest_batch", "interval_start_ms", "interval_ms", "recovered")
+    new = raw.dataset().to_batches(columns=[*names], filter=pc.field("ingest_batch") > before.raw_batch)
+    database.register("new", pa.RecordBatchReader.from_batches(_columns(raw, names), new))
+    rows = database.sql(
+        f"""select interval_start_ms // {HOUR_MS},
+            greatest(interval_start_ms, interval_start_ms + interval_ms - 1) // {HOUR_MS},
+            max(ingest_batch), max(case when recovered then 0 else interval_start_ms + interval_ms end)
+        from new group by all"""
+    ).fetchall()
     if not rows:
         return before, set()
-    now = RolledUp(max(row.batch for row in rows), max(before.heard_until_ms, *(row.heard for row in rows)))
-    hours = {hour * HOUR_MS for row in rows for hour in range(row.first, row.last + 1)}
+    batch, heard_ms = max(row[2] for row in rows), max(row[3] for row in rows)
+    now = RolledUp(batch, max(before.heard_until_ms, heard_ms))
+    hours = {hour * HOUR_MS for first, last, *_ in rows for hour in range(first, last + 1)}
     return now, hours | _completed(before.heard_until_ms, now.heard_until_ms)
 
 

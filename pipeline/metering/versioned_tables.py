@@ -2,19 +2,19 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
+import pyarrow.dataset
 from deltalake import CommitProperties, DeltaTable, Schema, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from pipeline.ingest.lease import table_lease
-from pipeline.table_rows import read_rows
+from pipeline.table_rows import dataset
 
 _CONFIGURATION: Final = {
     "delta.enableDeletionVectors": "false",  # not every reader of Delta tables knows them
@@ -69,6 +69,10 @@ class Table:
             reader = reader.option("versionAsOf", version)
         return reader.load(str(self.path))
 
+    def dataset(self, version: int | None = None) -> pyarrow.dataset.Dataset:
+        """Rows of one version without Spark; the newest one is chosen now."""
+        return dataset(DeltaTable(str(self.path), version=version))
+
     def rows_by_partition(self) -> dict[str, int]:
         """How many rows the newest version has in each of its partitions, as its files say."""
         actions = DeltaTable(str(self.path)).get_add_actions(flatten=True)
@@ -77,11 +81,6 @@ class Table:
             value = str(file[f"partition.{self.partition_by}"])
             found[value] = found.get(value, 0) + (file["num_records"] or 0)
         return found
-
-    def read_arrow(self, days: Iterable[date]) -> pa.Table:
-        """Rows of these days, without Spark: for few rows that is much quicker."""
-        found = read_rows(DeltaTable(str(self.path)), filters=[("day", "in", list(days))])
-        return found.cast(self.arrow_schema)
 
     def replace(self, rows: pa.Table, where: str, said: msgspec.Struct) -> None:
         """In one commit take out what `where` holds for and put in `rows`, for all of which it must hold.

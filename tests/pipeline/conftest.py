@@ -28,7 +28,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     small = SparkAt("local[2]", {"spark.driver.memory": "2g"})
-    session = spark_session(tmp_path_factory.mktemp("spark"), at=small)
+    odd_folder = tmp_path_factory.mktemp("it's spark's")
+    session = spark_session(odd_folder, at=small)
     yield session
     session.stop()
 

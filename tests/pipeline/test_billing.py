@@ -8,7 +8,6 @@ import msgspec
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812
 
 from contracts.billing import BillState
 from contracts.names import SYSTEM_INSTANCE_ID
@@ -16,7 +15,7 @@ from pipeline.errors import PipelineError
 from pipeline.layout import PipelineLayout
 from pipeline.metering.amounts import bills as decide
 from pipeline.metering.amounts.calendar import end_ms
-from pipeline.metering.amounts.quantities import p95
+from pipeline.metering.amounts.quantities import month_p95
 from pipeline.metering.billing import GRACE_MS, close_month, make_bills, months_to_close
 from pipeline.metering.ledger import Ledger
 from pipeline.metering.price_book import set_prices
@@ -46,19 +45,24 @@ def hours_of(instance: str, first_hour: int, hours: Sequence[int], **fields: Any
     ]
 
 
-def test_p95_is_found_among_the_zeros_of_slots_that_are_not_there(spark: SparkSession) -> None:
+def slots_at(tenant: str, places: Sequence[int], values: Sequence[int]) -> pa.RecordBatch:
+    """Rows of `usage_5m` of a month that begins at 0."""
+    start = pa.array([place * SLOT_MS for place in places], pa.int64()).cast(pa.timestamp("ms", "UTC"))
+    columns = {"instance_id": [tenant] * len(values), "slot_start": start}
+    return pa.RecordBatch.from_pydict(columns | dict.fromkeys(("produce_bytes", "consume_bytes"), values))
+
+
+def test_p95_is_found_among_the_zeros_of_slots_that_are_not_there() -> None:
     of = random.Random(3)
     slots = 8064
     tenants = {
         f"i{index}": [of.randrange(1000) for _ in range(count)]
         for index, count in enumerate([1, 402, 403, 404, 405, 800, 4000, 7661, 8063, 8064])
     }
-    rows = [(tenant, value) for tenant, values in tenants.items() for value in values]
-    frame = spark.createDataFrame(pa.table({"tenant": [r[0] for r in rows], "bytes": [r[1] for r in rows]}))
-    found = {
-        each.tenant: each.p95
-        for each in frame.groupBy("tenant").agg(p95(F.col("bytes"), slots).alias("p95")).collect()
-    }
+    batches = [
+        slots_at(tenant, of.sample(range(slots), len(values)), values) for tenant, values in tenants.items()
+    ]
+    found = dict(zip(tenants, month_p95(batches, [*tenants], 0, slots)["produce_p95"], strict=True))
     for tenant, values in tenants.items():
         month = sorted(values + [0] * (slots - len(values)))
         without_the_highest_twentieth = month[: slots - slots // 20]
@@ -72,36 +76,36 @@ def test_a_month_is_billed_closed_and_corrected(spark: SparkSession, layout: Pip
     lost = rows[5] | {"recovered": True}
     ours = hours_of(SYSTEM_INSTANCE_ID, last_hours, [GIB])
     put_usage(layout, [*rows[:5], lost, *rows[6:], *ours], batch=0)
-    roll_up(spark, layout)
-    made = make_bills(spark, layout, now_ms=END)
+    roll_up(layout)
+    made = make_bills(layout, now_ms=END)
     assert (made.months, made.bills) == (("2026-11", "2026-12"), 4)
-    assert make_bills(spark, layout, now_ms=END + 1).bills == 0
+    assert make_bills(layout, now_ms=END + 1).bills == 0
 
     grace_end = END + GRACE_MS
     assert months_to_close(layout, grace_end - 1) == []
     assert months_to_close(layout, grace_end) == [MONTH]
     assert months_to_close(layout, grace_end + 40 * 24 * HOUR_MS) == [MONTH, "2026-12"], "none is passed over"
     with pytest.raises(PipelineError, match="is not over"):
-        close_month(spark, layout, now_ms=END - 1, month=MONTH)
-    closed = close_month(spark, layout, now_ms=END + HOUR_MS, month=MONTH)
+        close_month(layout, now_ms=END - 1, month=MONTH)
+    closed = close_month(layout, now_ms=END + HOUR_MS, month=MONTH)
     assert closed.closed == 1
     assert [instance for instance, _ in closed.waiting] == ["i1"]
     assert "300 s of reports are missing" in closed.waiting[0][1]
-    forced = close_month(spark, layout, now_ms=END + HOUR_MS, month=MONTH, force_with_gaps=True)
+    forced = close_month(layout, now_ms=END + HOUR_MS, month=MONTH, force_with_gaps=True)
     assert (forced.closed, forced.closed_before, forced.waiting) == (1, 1, ())
     ledger = Ledger(layout)
     [first, second] = [bill for bill in ledger.all_bills() if bill.month == MONTH]
     assert (first.total_minor, second.total_minor) == (2400, 1200)
     assert first.gaps == "2026-11-30T22:00Z/2026-11-30T23:00Z 300 s"
-    again = close_month(spark, layout, now_ms=END + 9 * HOUR_MS, month=MONTH)
+    again = close_month(layout, now_ms=END + 9 * HOUR_MS, month=MONTH)
     assert (again.closed, again.closed_before) == (0, 2)
     assert months_to_close(layout, grace_end) == []
     kept = (ledger.all_bills(), ledger.lines_of(MONTH))
 
     put_usage(layout, [rows[5] | {"produce_bytes": 3 * GIB}], batch=1)
-    roll_up(spark, layout)
-    assert make_bills(spark, layout, now_ms=END + 2 * HOUR_MS).adjustments == 1
-    assert make_bills(spark, layout, now_ms=END + 3 * HOUR_MS).adjustments == 0
+    roll_up(layout)
+    assert make_bills(layout, now_ms=END + 2 * HOUR_MS).adjustments == 1
+    assert make_bills(layout, now_ms=END + 3 * HOUR_MS).adjustments == 0
     ledger = Ledger(layout)
     [correction] = ledger.all_adjustments()
     assert (correction.month, correction.bill_month, correction.source_batch) == (MONTH, "2026-12", 1)
@@ -119,16 +123,16 @@ def test_a_closing_that_was_cut_short_goes_on_from_its_versions(
     set_prices(layout, PRICES, now_ms=0)
     rows = hours_of("i1", END - HOUR_MS, [GIB, 0])
     put_usage(layout, rows, batch=0)
-    roll_up(spark, layout)
-    make_bills(spark, layout, now_ms=END)
+    roll_up(layout)
+    make_bills(layout, now_ms=END)
     ledger = Ledger(layout)
     [november] = [bill for bill in ledger.all_bills() if bill.month == MONTH]
     ledger.put_bills(MONTH, [decide.closing(november, END)])
     ledger.put_lines(MONTH, [])
 
     put_usage(layout, [rows[0] | {"produce_bytes": 2 * GIB}], batch=1)
-    roll_up(spark, layout)
-    closed = close_month(spark, layout, now_ms=END + HOUR_MS, month=MONTH)
+    roll_up(layout)
+    closed = close_month(layout, now_ms=END + HOUR_MS, month=MONTH)
     ledger = Ledger(layout)
     [found] = [bill for bill in ledger.all_bills() if bill.month == MONTH]
     assert (found.state, found.usage_version, found.total_minor) == (
@@ -159,11 +163,11 @@ def test_prices_have_versions_and_bills_wait_for_missing_ones(
     assert set_prices(layout, PRICES, now_ms=1)[0].version == 2, "the default is version 1"
     assert set_prices(layout, PRICES, now_ms=2) == (Ledger(layout).price_books()[1], False)
     put_usage(layout, hours_of("i1", ms("2026-10-01"), [GIB], consume_bytes=5), batch=0)
-    roll_up(spark, layout)
-    assert make_bills(spark, layout, now_ms=END).held == 1
-    closed = close_month(spark, layout, now_ms=END, month="2026-10", force_with_gaps=True)
+    roll_up(layout)
+    assert make_bills(layout, now_ms=END).held == 1
+    closed = close_month(layout, now_ms=END, month="2026-10", force_with_gaps=True)
     assert closed.closed == 0
     assert "version 2 of the price book has no price for consume" in closed.waiting[0][1]
     set_prices(layout, PRICES + "[consume]\nprice = 1", now_ms=3)
-    assert make_bills(spark, layout, now_ms=END).held == 0
-    assert close_month(spark, layout, now_ms=END, month="2026-10").closed == 1
+    assert make_bills(layout, now_ms=END).held == 0
+    assert close_month(layout, now_ms=END, month="2026-10").closed == 1

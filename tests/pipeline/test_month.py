@@ -148,15 +148,15 @@ def check_amounts(life: Life) -> None:
 
 
 def live_through(life: Life) -> None:
-    spark, layout, month = life.spark, life.layout, life.month.size.month
+    layout, month = life.layout, life.month.size.month
     *late, too_late = life.month.late_days
     life.arrive([Fate.ON_TIME], batch=0)
-    first = roll_up(spark, layout)
+    first = roll_up(layout)
     assert first.hours == life.month.days * 24
 
     at_closing = life.arrive([Fate.ON_TIME, Fate.LATE], batch=1, only=late)
-    assert roll_up(spark, layout).hours == 24 * len(late)
-    closed = close_month(spark, layout, now_ms=life.after + GRACE_MS, month=month)
+    assert roll_up(layout).hours == 24 * len(late)
+    closed = close_month(layout, now_ms=life.after + GRACE_MS, month=month)
     assert closed.waiting == ()
     ledger = Ledger(layout)
     bills = [bill for bill in ledger.all_bills() if bill.month == month]
@@ -166,8 +166,8 @@ def live_through(life: Life) -> None:
     assert produced == {name: Decimal(at_closing[name]) for name in produced}
 
     life.arrive([Fate.ON_TIME, Fate.LATE, Fate.TOO_LATE], batch=2, only=[too_late])
-    assert roll_up(spark, layout).hours == 24
-    made = make_bills(spark, layout, now_ms=life.after + GRACE_MS)
+    assert roll_up(layout).hours == 24
+    made = make_bills(layout, now_ms=life.after + GRACE_MS)
     assert made.adjustments > 0
     assert [bill for bill in Ledger(layout).all_bills() if bill.month == month] == bills
     assert Ledger(layout).lines_of(month) == lines
@@ -178,9 +178,9 @@ def check_again(life: Life, days: Iterable[date]) -> None:
     every = (life.tables.slots, life.tables.hours, life.tables.days)
     chosen = list(days)
     before = [day_of(table, day) for table in every for day in chosen]
-    roll_up(life.spark, life.layout, days=chosen)
+    roll_up(life.layout, days=chosen)
     assert [day_of(table, day) for table in every for day in chosen] == before
-    again = make_bills(life.spark, life.layout, now_ms=life.after + 2 * GRACE_MS)
+    again = make_bills(life.layout, now_ms=life.after + 2 * GRACE_MS)
     assert (again.bills, again.adjustments) == (0, 0)
 
 
@@ -190,7 +190,7 @@ def whole_life(life: Life) -> None:
     check_bills(life)
     check_amounts(life)
     check_again(life, random.Random(1).sample(life.days, 3))
-    checks = reconcile(life.spark, life.layout, month=life.month.size.month)
+    checks = reconcile(life.layout, month=life.month.size.month)
     assert [(check.name, check.examples) for check in checks if check.differences] == []
     assert len(checks) == 5 and all(check.compared > 0 for check in checks)
 

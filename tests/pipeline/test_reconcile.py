@@ -45,9 +45,9 @@ def tamper(layout: PipelineLayout, table: str, change: dict[str, str], where: st
 
 def test_each_table_that_was_tampered_with_is_named(spark: SparkSession, layout: PipelineLayout) -> None:
     put_usage(layout, records(), batch=0)
-    roll_up(spark, layout)
-    close_month(spark, layout, now_ms=END, month=MONTH, force_with_gaps=True)
-    make_bills(spark, layout, now_ms=END)
+    roll_up(layout)
+    close_month(layout, now_ms=END, month=MONTH, force_with_gaps=True)
+    make_bills(layout, now_ms=END)
     first_december = f"boot_id = 'a' and interval_start_ms = {END}"
     tamper(layout, "usage_raw", {"produce_bytes": "produce_bytes + 1"}, first_december)
     tamper(layout, "usage_5m", {"produce_bytes": "produce_bytes + 7"}, "slot_start = '2026-11-30T23:00:00Z'")
@@ -55,7 +55,7 @@ def test_each_table_that_was_tampered_with_is_named(spark: SparkSession, layout:
     tamper(layout, "usage_day", {"state": "'shut'"}, "day = '2026-11-30'")
     tamper(layout, "bill", {"total_minor": "total_minor + 1"}, "month = '2026-12'")
     tamper(layout, "bill_line", {"quantity": "quantity + 1"}, "month = '2026-11' and dimension = 'storage'")
-    found = {check.name: check.examples for check in reconcile(spark, layout)}
+    found = {check.name: check.examples for check in reconcile(layout)}
     assert [text.split(":")[0] for text in found[COUNTERS]] == ["a i1"]
     assert [text.split(":")[0] for text in found[SLOTS]] == ["i1 2026-11-30", "i1 2026-12-01"]
     assert [text.split(":")[0] for text in found[HOURS]] == ["i1 2026-11-30 23", "i1 2026-12-01 00"]
@@ -70,9 +70,9 @@ def test_each_table_that_was_tampered_with_is_named(spark: SparkSession, layout:
 
 def test_records_that_are_not_rolled_up_yet_are_said(spark: SparkSession, layout: PipelineLayout) -> None:
     with pytest.raises(PipelineError, match="no usage yet"):
-        reconcile(spark, layout)
+        reconcile(layout)
     put_usage(layout, records()[:3], batch=0)
-    roll_up(spark, layout)
+    roll_up(layout)
     put_usage(layout, records()[3:5], batch=1)
     with pytest.raises(PipelineError, match=r"batch 1 .* up to 0"):
-        reconcile(spark, layout)
+        reconcile(layout)

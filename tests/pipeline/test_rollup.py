@@ -5,8 +5,11 @@ from datetime import date
 from decimal import Decimal
 from typing import Any
 
+import duckdb
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from contracts.billing import PeriodState
 from pipeline.layout import PipelineLayout
@@ -35,40 +38,48 @@ def random_rows(seed: int, count: int) -> list[dict[str, Any]]:
     return rows
 
 
+def slots_of(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    with duckdb.connect() as database:
+        database.register(
+            "raw", pa.Table.from_pylist(rows, schema=to_arrow_schema(USAGE_RAW, timezone="UTC"))
+        )
+        slots = database.sql(to_slots("raw")).to_arrow_table()
+    assert slots.column_names == USAGE_5M.fieldNames()
+    return list(slots.cast(to_arrow_schema(USAGE_5M, timezone="UTC")).to_pylist())
+
+
 def content(frame: DataFrame) -> list[tuple[Any, ...]]:
     return sorted(map(tuple, frame.collect()), key=repr)
 
 
-def test_a_slot_is_what_a_walk_through_every_minute_of_every_record_finds(spark: SparkSession) -> None:
+def test_a_slot_is_what_a_walk_through_every_minute_of_every_record_finds() -> None:
     rows = random_rows(seed=7, count=3000)
-    slots = to_slots(spark.createDataFrame(rows, USAGE_RAW))
-    assert slots.schema.simpleString() == USAGE_5M.simpleString()
     found = {}
-    for each in slots.collect():
-        key = (each.instance_id, int(each.slot_start.timestamp() * 1000))
+    for each in slots_of(rows):
+        key = (each["instance_id"], int(each["slot_start"].timestamp() * 1000))
         columns = {name: each[name] for name in (*SUMMED, *LARGEST, "estimated")}
         found[key] = {
             name: int(value) if isinstance(value, Decimal) else value for name, value in columns.items()
         }
-        assert each.day == each.slot_start.date()
+        assert each["day"] == each["slot_start"].date()
     assert found == expected_slots(rows)
 
 
-def test_a_record_across_slots_is_divided_without_loss(spark: SparkSession) -> None:
+def test_a_record_across_slots_is_divided_without_loss() -> None:
     crossing = row("i1", NOON - 90_000, SLOT_MS, produce_bytes=7, stored_byte_ms=2**62 + 1)
-    slots = to_slots(spark.createDataFrame([crossing], USAGE_RAW)).orderBy("slot_start").collect()
-    assert [each.produce_bytes for each in slots] == [7 * 9 // 30, 7 - 7 * 9 // 30]
-    assert sum(each.stored_byte_ms for each in slots) == 2**62 + 1
+    slots = sorted(slots_of([crossing]), key=lambda each: each["slot_start"])
+    assert [each["produce_bytes"] for each in slots] == [7 * 9 // 30, 7 - 7 * 9 // 30]
+    assert sum(each["stored_byte_ms"] for each in slots) == 2**62 + 1
 
 
-def test_peaks_are_of_all_points_together(spark: SparkSession) -> None:
+def test_peaks_are_of_all_points_together() -> None:
     busy = [
         row("i1", NOON, boot_id="a", produce_bytes=6000),
         row("i1", NOON, boot_id="b", produce_bytes=600),
         row("i1", NOON + MINUTE_MS, boot_id="b", produce_bytes=6100),
     ]
-    [slot] = to_slots(spark.createDataFrame(busy, USAGE_RAW)).collect()
-    assert slot.produce_peak_1m_bytes_per_s == 110
+    [slot] = slots_of(busy)
+    assert slot["produce_peak_1m_bytes_per_s"] == 110
 
 
 def test_hours_and_days_follow_what_arrives_and_running_again_changes_nothing(
@@ -82,7 +93,7 @@ def test_hours_and_days_follow_what_arrives_and_running_again_changes_nothing(
     late = rows.pop(30)
     lost = late | {"recovered": True}
     put_usage(layout, [*rows, lost], batch=0)
-    first = roll_up(spark, layout)
+    first = roll_up(layout)
     assert (first.raw_batch, first.hours, first.slots) == (0, 2, 15)
     [noon, one] = tables.hours.read(spark).orderBy("hour_start").collect()
     assert noon.produce_bytes == sum(range(1, 61))
@@ -93,7 +104,7 @@ def test_hours_and_days_follow_what_arrives_and_running_again_changes_nothing(
     assert one.state == PeriodState.OPEN
 
     put_usage(layout, [late], batch=1)
-    assert roll_up(spark, layout).hours == 1
+    assert roll_up(layout).hours == 1
     [noon, one] = tables.hours.read(spark).orderBy("hour_start").collect()
     assert noon.produce_bytes == sum(range(1, 61))
     assert (noon.produce_recovered_bytes, noon.state, noon.estimated) == (0, "complete", False)
@@ -101,9 +112,9 @@ def test_hours_and_days_follow_what_arrives_and_running_again_changes_nothing(
     every = (tables.slots, tables.hours, tables.days)
     before = [content(table.read(spark)) for table in every]
     versions = [table.version() for table in every]
-    assert roll_up(spark, layout).hours == 0
+    assert roll_up(layout).hours == 0
     assert [table.version() for table in every] == versions
-    assert roll_up(spark, layout, days=[date(2026, 11, 3)]).hours == 24
+    assert roll_up(layout, days=[date(2026, 11, 3)]).hours == 24
     assert [content(table.read(spark)) for table in every] == before
 
     [day] = tables.days.read(spark).collect()
@@ -117,10 +128,10 @@ def test_an_hour_and_its_day_become_complete_when_the_service_is_heard_later(
     tables = UsageTables(layout)
     last = ms("2026-11-03T23:00")
     put_usage(layout, [row("i1", last + each * SLOT_MS, SLOT_MS) for each in range(12)], batch=0)
-    roll_up(spark, layout)
+    roll_up(layout)
     assert tables.days.read(spark).collect()[0].state == PeriodState.OPEN
     put_usage(layout, [row("i2", last + HOUR_MS + 2 * SLOT_MS, SLOT_MS)], batch=1)
-    roll_up(spark, layout)
+    roll_up(layout)
     states = {(each.instance_id, each.state) for each in tables.days.read(spark).collect()}
     assert states == {("i1", "complete"), ("i2", "open")}
 
@@ -136,8 +147,8 @@ def test_a_run_that_was_cut_short_is_made_again(
     log.rename(log.with_name("away"))
     (tables.hours.path / "_delta_log").write_text("in the way")
     with pytest.raises(Exception, match="delta_log"):
-        roll_up(spark, layout)
+        roll_up(layout)
     log.unlink()
     log.with_name("away").rename(log)
-    assert roll_up(spark, layout).hours == 1
+    assert roll_up(layout).hours == 1
     assert [each.produce_bytes for each in tables.days.read(spark).collect()] == [5]

@@ -46,7 +46,7 @@ def rollup(
 
     days = [_day(text) for text in day or ()]
     with start_job("rollup", "") as run:
-        figures = roll_up(run.spark, run.layout, run.progress, days=days)
+        figures = roll_up(run.layout, run.progress, days=days)
     return in_facts(
         msgspec.to_builtins(figures),
         [
@@ -106,7 +106,7 @@ def bill(start_job: TenantJob, month: AnyMonth = None, instance: Instance = None
     _must_be_month(month)
     with start_job("bill", month or "") as run:
         only = _instance_id(run, instance)
-        make_bills(run.spark, run.layout, run.progress, now_ms=epoch_ms(), month=month, instance_id=only)
+        make_bills(run.layout, run.progress, now_ms=epoch_ms(), month=month, instance_id=only)
         ledger = Ledger(run.layout)
     bills = [
         each
@@ -152,7 +152,6 @@ def close(
         only = _instance_id(run, instance)
         closed = [
             close_month(
-                run.spark,
                 run.layout,
                 run.progress,
                 now_ms=now_ms,
@@ -184,7 +183,7 @@ def reconcile(start_job: OperatorJob, month: AnyMonth = None) -> Answer:
 
     _must_be_month(month)
     with start_job("reconcile", month or "") as run:
-        checks = reconcile_tables(run.spark, run.layout, run.progress, month=month)
+        checks = reconcile_tables(run.layout, run.progress, month=month)
     answer = Answer(msgspec.to_builtins(checks), lambda: _print_checks(checks))
     if differences := sum(check.differences for check in checks):
         raise Shortfall(f"{differences} rows differ: the tables do not agree", answer)

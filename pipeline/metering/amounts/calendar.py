@@ -36,7 +36,12 @@ def month_at(epoch_ms: int) -> str:
 
 def end_ms(month: str) -> int:
     """When it is over: the first instant of the next one."""
-    first = first_day(next_month(month))
+    return first_ms(next_month(month))
+
+
+def first_ms(month: str) -> int:
+    """When it begins."""
+    first = first_day(month)
     return int(datetime(first.year, first.month, first.day, tzinfo=UTC).timestamp()) * 1000
 
 

@@ -1,54 +1,104 @@
-"""What each instance used in a month, from `usage_5m`: pure transforms.
+"""What each instance used in a month, from batches of rows of `usage_5m`: pure, on columns.
 
-The 95th percentile is the value of nearest rank (`calendar.p95_rank`) among all slots of the calendar month.
-Slots without a row are zeros: they sort first, so they need not be made, only counted.
+The 95th percentile is the value of nearest rank (`calendar.p95_rank`) among all slots of the calendar month;
+slots without a row are zeros.
 """
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Final
 
-from contracts.billing import SLOT_MS
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from contracts.billing import HOUR_MS, SLOT_MS
 from pipeline.metering.amounts.calendar import p95_rank
-from pipeline.schema.rollup import BIG
+
+_ADDED: Final = (
+    *("produce_bytes", "consume_bytes", "produce_requests", "consume_requests", "stored_byte_ms"),
+    *("produce_limit_bytes_per_s", "consume_limit_bytes_per_s", "expected_ms", "covered_ms"),
+)
+SUMS_READ: Final = ("instance_id", "slot_start", *_ADDED)
+"""Columns that `MonthSums` needs."""
+P95_READ: Final = ("instance_id", "slot_start", "produce_bytes", "consume_bytes")
+"""Columns that `month_p95` needs."""
+_BIG: Final = pa.decimal128(38, 0)
 
 
-def month_sums(slots: DataFrame) -> DataFrame:
-    """One row per instance with rows in `slots`, which is `usage_5m` of one month."""
-    limits = F.col("produce_limit_bytes_per_s") + F.col("consume_limit_bytes_per_s")
-    return slots.groupBy("instance_id").agg(
-        F.sum("produce_bytes").alias("produce_bytes"),
-        F.sum("consume_bytes").alias("consume_bytes"),
-        F.sum(F.col("produce_requests") + F.col("consume_requests")).alias("requests"),
-        F.sum("stored_byte_ms").cast(BIG).alias("stored_byte_ms"),
-        F.sum(limits.cast("decimal(20,0)") * F.lit(SLOT_MS // 1000)).cast(BIG).alias("provisioned_bytes"),
-        F.sum("expected_ms").alias("expected_ms"),
-        F.sum("covered_ms").alias("covered_ms"),
-    )
+class MonthSums:
+    """Sums by instance, and hours of which reports are missing; rows come in batches of any size."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, Counter[str]] = {}
+        self._missing_ms: dict[str, Counter[int]] = {}
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Rows of `SUMS_READ`."""
+        table = pa.table([rows["instance_id"], *(_addable(rows[name]) for name in _ADDED)], ["id", *_ADDED])
+        for sums in table.group_by("id").aggregate([(name, "sum") for name in _ADDED]).to_pylist():
+            counter = self._sums.setdefault(sums["id"], Counter())
+            counter.update({name: int(sums[f"{name}_sum"]) for name in _ADDED})
+        less = rows.filter(pc.greater(rows["expected_ms"], rows["covered_ms"]))
+        at_ms = _epoch_ms(less["slot_start"]).tolist()
+        missing_ms = pc.subtract(less["expected_ms"], less["covered_ms"]).to_pylist()
+        for instance, at, missing in zip(less["instance_id"].to_pylist(), at_ms, missing_ms, strict=True):
+            self._missing_ms.setdefault(instance, Counter())[at - at % HOUR_MS] += missing
+
+    def instances(self) -> list[str]:
+        """Those that have rows."""
+        return sorted(self._sums)
+
+    def of(self, instance: str) -> dict[str, int]:
+        """Its sums by the names that a month's usage has."""
+        sums = self._sums[instance]
+        limits = sums["produce_limit_bytes_per_s"] + sums["consume_limit_bytes_per_s"]
+        same = ("produce_bytes", "consume_bytes", "stored_byte_ms", "expected_ms", "covered_ms")
+        return {name: sums[name] for name in same} | {
+            "requests": sums["produce_requests"] + sums["consume_requests"],
+            "provisioned_bytes": limits * (SLOT_MS // 1000),
+        }
+
+    def gaps(self, instance: str) -> tuple[tuple[int, int], ...]:
+        """(start of the hour, how long nothing was reported in it), in ms."""
+        return tuple(sorted(self._missing_ms.get(instance, {}).items()))
 
 
-def month_p95(slots: DataFrame, slots_in_month: int, *, with_total: bool = False) -> DataFrame:
-    """One row per instance: produce_p95, consume_p95, and total_p95 if asked for, bytes in five minutes.
+def month_p95(
+    slots: Iterable[pa.RecordBatch],
+    instances: Sequence[str],
+    first_ms: int,
+    slots_in_month: int,
+    *,
+    with_total: bool = False,
+) -> dict[str, list[int]]:
+    """`produce_p95`, `consume_p95` and, if asked for, `total_p95` of each instance: bytes in five minutes.
 
-    Apart from the sums, as lists are collected in another, slower kind of aggregation.
+    Each instance has a row of the whole month's slots, so memory is 150 KB for each of them.
     """
-    values = {"produce": F.col("produce_bytes"), "consume": F.col("consume_bytes")}
-    if with_total:
-        values["total"] = F.col("produce_bytes") + F.col("consume_bytes")
-    found = [p95(value, slots_in_month).alias(f"{name}_p95") for name, value in values.items()]
-    return slots.groupBy("instance_id").agg(*found)
+    produce, consume = (np.zeros((len(instances), slots_in_month), np.int64) for _ in range(2))
+    wanted = pa.array(instances, pa.string())
+    for each in slots:
+        row = pc.index_in(each["instance_id"], wanted).to_numpy()
+        slot = (_epoch_ms(each["slot_start"]) - first_ms) // SLOT_MS
+        produce[row, slot] = each["produce_bytes"].to_numpy()
+        consume[row, slot] = each["consume_bytes"].to_numpy()
+    found = {"total_p95": _p95(produce + consume)} if with_total else {}
+    return found | {"produce_p95": _p95(produce), "consume_p95": _p95(consume)}
 
 
-def p95(value: Column, slots_in_month: int) -> Column:
-    """Aggregate: the 95th percentile of the values that are there and zeros for the slots that are not."""
-    zeros = F.lit(slots_in_month) - F.count(value)
-    rank = (F.lit(p95_rank(slots_in_month)) - zeros).cast("int")
-    # Rank 0 and below lies among the zeros; element_at refuses 0, so both branches ask for at least 1.
-    found = F.element_at(F.sort_array(F.collect_list(value)), F.greatest(rank, F.lit(1)))
-    return F.when(rank >= 1, found).otherwise(F.lit(0)).cast("long")
+def _addable(numbers: pa.Array) -> pa.Array:
+    """As decimals, which are slower, only where a sum of longs might not be one."""
+    largest = pc.max(pc.abs(numbers)).as_py() or 0
+    return numbers if largest * len(numbers) < 2**63 else numbers.cast(_BIG)
 
 
-def gap_hours(slots: DataFrame) -> DataFrame:
-    """Hours of which reports are missing: instance_id, hour_start, missing_ms."""
-    hours = slots.groupBy("instance_id", F.date_trunc("hour", F.col("slot_start")).alias("hour_start"))
-    missing = hours.agg(F.sum(F.col("expected_ms") - F.col("covered_ms")).alias("missing_ms"))
-    return missing.where(F.col("missing_ms") > 0)
+def _p95(values: "np.ndarray[tuple[int, int], np.dtype[np.int64]]") -> list[int]:
+    """Of each row, in whose place its values are left in another order."""
+    rank = p95_rank(values.shape[1]) - 1
+    values.partition(rank, axis=1)
+    return [int(each) for each in values[:, rank]]
+
+
+def _epoch_ms(times: pa.Array) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+    return np.asarray(times.cast(pa.timestamp("ms", "UTC")).cast(pa.int64()).to_numpy(zero_copy_only=False))

@@ -1,4 +1,4 @@
-"""From interval records to five-minute slots, hours and days: pure transforms.
+"""From interval records to five-minute slots, hours and days: queries in DuckDB's SQL, pure.
 
 A record is spread evenly over its interval, in integers: up to a time x of an interval of length n, a
 quantity v has come to `v div n * x + (v mod n * x) div n`. Parts are differences of that, so they add up to v
@@ -8,12 +8,8 @@ exactly. A row without length is a correction of its instant.
 from collections.abc import Iterable
 from typing import Final
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812
-
 from contracts.billing import DAY_MS, HOUR_MS, SLOT_MS, PeriodState
 from pipeline.schema.rollup import (
-    BIG,
     LARGEST,
     LIMITS,
     PEAKS_5M,
@@ -26,139 +22,137 @@ from pipeline.schema.rollup import (
 
 SETTLE_MS: Final = 600_000
 """Reports of an hour may be this much later than the newest one before the hour counts as complete."""
+RAW_READ: Final = ("instance_id", "recovered", "interval_start_ms", "interval_ms", *SPREAD, *LIMITS)
+"""Columns of `usage_raw` that slots are made of."""
 
 _MINUTE_MS: Final = 60_000
 _MINUTES: Final = SLOT_MS // _MINUTE_MS
+_BIG: Final = "stored_byte_ms"
+"""Adds up to more than a long holds."""
 
 
-def to_slots(raw: DataFrame) -> DataFrame:
+def to_slots(raw: str) -> str:
     """`usage_raw` -> `usage_5m`. Sums are over all points and rows; each id must be there once.
 
     Peaks: bytes of each minute are summed over points first. A record that is a whole slot counts a fifth of
-    itself in each of the slot's minutes.
+    itself in each of the slot's minutes. Most records are one part, as they are.
     """
-    slot_ms = F.col("part_start_ms") - F.col("part_start_ms") % F.lit(SLOT_MS)
-    parts = _parts(raw).withColumn("slot_ms", slot_ms)
-    sums = parts.groupBy("instance_id", "slot_ms").agg(*_slot_sums())
-    return sums.select(*(_slot_columns()[name] for name in USAGE_5M.fieldNames()))
-
-
-def to_hours(slots: DataFrame, heard_until_ms: int) -> DataFrame:
-    """`usage_5m` -> `usage_hour`; `heard_until_ms`: the newest end of an interval that was reported."""
-    start = F.date_trunc("hour", F.col("slot_start"))
-    peaks = [
-        F.max(F.expr(f"{_direction(name)}_bytes div {SLOT_MS // 1000}")).alias(name) for name in PEAKS_5M
-    ]
-    sums = slots.groupBy("instance_id", "day", start.alias("hour_start")).agg(*_sums_and_largest(), *peaks)
-    over = F.unix_millis("hour_start") + F.lit(HOUR_MS + SETTLE_MS) <= F.lit(heard_until_ms)
-    complete = over & (F.col("covered_ms") == F.col("expected_ms"))
-    return sums.withColumn("state", _state(complete)).select(*USAGE_HOUR.fieldNames())
-
-
-def to_days(hours: DataFrame, heard_until_ms: int) -> DataFrame:
-    """`usage_hour` -> `usage_day`."""
-    peaks = [F.max(name).alias(name) for name in PEAKS_5M]
-    complete_hours = F.count_if(F.col("state") == PeriodState.COMPLETE)
-    sums = hours.groupBy("instance_id", "day").agg(
-        *_sums_and_largest(),
-        *peaks,
-        F.count("*").alias("hours"),
-        complete_hours.alias("hours_complete"),
+    is_whole = (
+        f"start_ms // {_MINUTE_MS} = greatest(start_ms, end_ms - 1) // {_MINUTE_MS} "
+        f"or (interval_ms = {SLOT_MS} and start_ms % {SLOT_MS} = 0)"
     )
-    end_ms = F.unix_millis(F.col("day").cast("timestamp")) + F.lit(DAY_MS + SETTLE_MS)
-    complete = (end_ms <= F.lit(heard_until_ms)) & (F.col("hours") == F.col("hours_complete"))
-    days = sums.withColumn("state", _state(complete)).withColumn("month", F.date_format("day", "yyyy-MM"))
-    return days.select(*USAGE_DAY.fieldNames())
+    minutes = f"range(start_ms // {_MINUTE_MS}, (end_ms - 1) // {_MINUTE_MS} + 1)"
+    minute = f"case when part_ms = {SLOT_MS} then -1 else part_start_ms // {_MINUTE_MS} % {_MINUTES} end"
+    return f"""
+        with framed as (
+            select *, interval_start_ms as start_ms, interval_start_ms + interval_ms as end_ms,
+                greatest(interval_ms, 1) as divisor
+            from {raw}
+        ), cut as (
+            select *, unnest(case when whole then [start_ms // {_MINUTE_MS}] else {minutes} end)
+                * {_MINUTE_MS} as minute_ms
+            from (select *, {is_whole} as whole from framed)
+        ), placed as (
+            select *, greatest(minute_ms, start_ms) as part_start_ms,
+                case when whole then end_ms else least(minute_ms + {_MINUTE_MS}, end_ms) end as part_end_ms
+            from cut
+        ), parts as (
+            select instance_id, recovered, {_list(LIMITS)}, part_start_ms,
+                part_end_ms - part_start_ms as part_ms, part_start_ms = start_ms as begins,
+                {_list(f"{_part_of(name)} as {name}" for name in SPREAD)}
+            from placed
+        ), sums as (
+            select instance_id, part_start_ms // {SLOT_MS} * {SLOT_MS} as slot_ms, {_list(_slot_sums())}
+            from (select *, {minute} as minute from parts)
+            group by all
+        )
+        select {_list(_slot_column(name) for name in USAGE_5M.fieldNames())} from sums"""
+
+
+def to_hours(slots: str, heard_until_ms: int) -> str:
+    """`usage_5m` -> `usage_hour`; `heard_until_ms`: the newest end of an interval that was reported."""
+    peaks = (f"max({_direction(name)}_bytes // {SLOT_MS // 1000}) as {name}" for name in PEAKS_5M)
+    complete = f"hour_ms + {HOUR_MS + SETTLE_MS} <= {heard_until_ms} and covered_ms = expected_ms"
+    columns = {"hour_start": "epoch_ms(hour_ms) as hour_start", "state": _state(complete)}
+    return f"""
+        select {_list(columns.get(name, name) for name in USAGE_HOUR.fieldNames())} from (
+            select instance_id, day, epoch_ms(slot_start) // {HOUR_MS} * {HOUR_MS} as hour_ms,
+                {_list(_sums_and_largest())}, {_list(peaks)}
+            from {slots} group by all
+        )"""
+
+
+def to_days(hours: str, heard_until_ms: int) -> str:
+    """`usage_hour` -> `usage_day`."""
+    peaks = (f"max({name}) as {name}" for name in PEAKS_5M)
+    end_ms = f"epoch_ms(day::timestamp) + {DAY_MS + SETTLE_MS}"
+    columns = {
+        "month": "strftime(day, '%Y-%m') as month",
+        "state": _state(f"{end_ms} <= {heard_until_ms} and hours = hours_complete"),
+    }
+    return f"""
+        select {_list(columns.get(name, name) for name in USAGE_DAY.fieldNames())} from (
+            select instance_id, day, {_list(_sums_and_largest())}, {_list(peaks)}, count(*) as hours,
+                count(*) filter (state = '{PeriodState.COMPLETE}') as hours_complete
+            from {hours} group by all
+        )"""
+
+
+def _list(columns: Iterable[str]) -> str:
+    return ", ".join(columns)
 
 
 def _direction(column: str) -> str:
     return column.split("_", 1)[0]
 
 
-def _state(complete: Column) -> Column:
-    return F.when(complete, F.lit(str(PeriodState.COMPLETE))).otherwise(F.lit(str(PeriodState.OPEN)))
+def _state(complete: str) -> str:
+    return f"case when {complete} then '{PeriodState.COMPLETE}' else '{PeriodState.OPEN}' end as state"
 
 
-def _sums_and_largest() -> Iterable[Column]:
-    for name in SUMMED:
-        total = F.sum(name)
-        yield (total.cast(BIG) if name == "stored_byte_ms" else total).alias(name)
-    yield from (F.max(name).alias(name) for name in LARGEST)
-    yield F.bool_or("estimated").alias("estimated")
+def _sum(name: str) -> str:
+    return f"sum({name})::{'decimal(38, 0)' if name == _BIG else 'bigint'} as {name}"
 
 
-def _parts(raw: DataFrame) -> DataFrame:
-    """Rows whose part lies in one minute or is exactly one slot: most records are one part, as they are."""
-    framed = raw.select(
-        "instance_id",
-        "recovered",
-        *SPREAD,
-        *LIMITS,
-        F.col("interval_start_ms").alias("start_ms"),
-        F.col("interval_ms").alias("length_ms"),
-        F.expr("greatest(interval_ms, 1)").alias("divisor"),
-        F.expr("interval_start_ms + interval_ms").alias("end_ms"),
-    )
-    in_one = (
-        f"start_ms div {_MINUTE_MS} = greatest(start_ms, end_ms - 1) div {_MINUTE_MS}"
-        f" or (length_ms = {SLOT_MS} and start_ms % {SLOT_MS} = 0)"
-    )
-    minutes = f"sequence(start_ms div {_MINUTE_MS}, (end_ms - 1) div {_MINUTE_MS})"
-    minutes = f"transform({minutes}, minute -> minute * {_MINUTE_MS})"
-    starts = F.expr(f"case when {in_one} then array(start_ms) else {minutes} end")
-    cut = framed.withColumn("from_ms", F.explode(starts)).withColumn("whole", F.expr(in_one))
-    return cut.select(
-        "instance_id",
-        "recovered",
-        "whole",
-        *LIMITS,
-        F.expr("greatest(from_ms, start_ms)").alias("part_start_ms"),
-        F.expr(
-            f"if(whole, length_ms, least(from_ms + {_MINUTE_MS}, end_ms) - greatest(from_ms, start_ms))"
-        ).alias("part_ms"),
-        (F.expr("from_ms <= start_ms")).alias("begins"),
-        *(_part_of(name).alias(name) for name in SPREAD),
-    )
+def _sums_and_largest() -> Iterable[str]:
+    yield from (_sum(name) for name in SUMMED)
+    yield from (f"max({name}) as {name}" for name in LARGEST)
+    yield "bool_or(estimated) as estimated"
 
 
-def _part_of(name: str) -> Column:
-    until = _come_to(name, f"least(from_ms + {_MINUTE_MS}, end_ms) - start_ms")
-    before = _come_to(name, "greatest(from_ms, start_ms) - start_ms")
-    return F.expr(f"if(whole, {name}, {until} - {before})")
+def _part_of(name: str) -> str:
+    until, before = (_come_to(name, f"{end} - start_ms") for end in ("part_end_ms", "part_start_ms"))
+    return f"case when whole then {name} else {until} - {before} end"
 
 
 def _come_to(name: str, elapsed: str) -> str:
-    return f"({name} div divisor * ({elapsed}) + ({name} % divisor * ({elapsed})) div divisor)"
+    return f"({name} // divisor * ({elapsed}) + {name} % divisor * ({elapsed}) // divisor)"
 
 
-def _slot_sums() -> Iterable[Column]:
-    for name in SPREAD:
-        # Decimals only where a long may not do: they are slower to add.
-        yield F.sum(F.col(name).cast("decimal(20,0)") if name == "stored_byte_ms" else F.col(name)).alias(
-            name
-        )
-    minute = f"case when part_ms = {SLOT_MS} then -1 else part_start_ms div {_MINUTE_MS} % {_MINUTES} end"
+def _slot_sums() -> Iterable[str]:
+    yield from (_sum(name) for name in SPREAD)
     for direction in ("produce", "consume"):
         for each in range(_MINUTES):
-            in_minute = F.expr(f"if({minute} = {each}, {direction}_bytes, 0L)")
-            yield F.sum(in_minute).alias(f"{direction}_minute_{each}")
-        yield F.sum(F.expr(f"if(recovered, {direction}_bytes, 0L)")).alias(f"{direction}_recovered_bytes")
-    yield from (F.max(name).alias(name) for name in LIMITS)
-    yield F.sum(F.expr("if(begins and not recovered, 1L, 0L)")).alias("records")
-    yield F.sum("part_ms").alias("expected_ms")
-    yield F.sum(F.expr("if(recovered, 0L, part_ms)")).alias("covered_ms")
+            in_minute = f"case when minute = {each} then {direction}_bytes else 0 end"
+            yield f"sum({in_minute})::bigint as {direction}_minute_{each}"
+        recovered = f"case when recovered then {direction}_bytes else 0 end"
+        yield f"sum({recovered})::bigint as {direction}_recovered_bytes"
+    yield from (f"max({name}) as {name}" for name in LIMITS)
+    yield "count(*) filter (begins and not recovered) as records"
+    yield "sum(part_ms)::bigint as expected_ms"
+    yield "sum(case when recovered then 0 else part_ms end)::bigint as covered_ms"
 
 
-def _slot_columns() -> dict[str, Column]:
-    columns = {name: F.col(name) for name in USAGE_5M.fieldNames()}
-    columns["slot_start"] = F.timestamp_millis("slot_ms").alias("slot_start")
-    columns["day"] = F.to_date(F.timestamp_millis("slot_ms")).alias("day")
-    columns["stored_byte_ms"] = F.col("stored_byte_ms").cast(BIG).alias("stored_byte_ms")
-    for direction in ("produce", "consume"):
-        minutes = [f"{direction}_minute_{each}" for each in range(_MINUTES)]
-        whole = f"({direction}_bytes - {' - '.join(minutes)}) div {_MINUTES}"
-        peak = f"(greatest({', '.join(minutes)}) + {whole}) div {_MINUTE_MS // 1000}"
-        columns[f"{direction}_peak_1m_bytes_per_s"] = F.expr(peak).alias(f"{direction}_peak_1m_bytes_per_s")
-    estimated = "expected_ms > covered_ms or produce_recovered_bytes <> 0 or consume_recovered_bytes <> 0"
-    columns["estimated"] = F.expr(estimated).alias("estimated")
-    return columns
+def _slot_column(name: str) -> str:
+    if name.endswith("_peak_1m_bytes_per_s"):
+        bytes_of = _direction(name)
+        minutes = [f"{bytes_of}_minute_{each}" for each in range(_MINUTES)]
+        whole = f"({bytes_of}_bytes - {' - '.join(minutes)}) // {_MINUTES}"
+        return f"(greatest({_list(minutes)}) + {whole}) // {_MINUTE_MS // 1000} as {name}"
+    missing = "expected_ms > covered_ms or produce_recovered_bytes <> 0 or consume_recovered_bytes <> 0"
+    made = {
+        "slot_start": "epoch_ms(slot_ms) as slot_start",
+        "day": "epoch_ms(slot_ms)::date as day",
+        "estimated": f"{missing} as estimated",
+    }
+    return made.get(name, name)

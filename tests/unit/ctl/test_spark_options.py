@@ -4,7 +4,7 @@ import pytest
 
 from ctl.errors import CommandError
 from ctl.pipeline.spark_options import spark_at
-from pipeline.session import driver_memory
+from pipeline.session import job_memory
 from pipeline.spark_at import SparkAt
 
 GIB = 1024**3
@@ -33,7 +33,7 @@ def test_a_secret_is_no_argument(name: str) -> None:
 
 
 def test_memory_is_a_part_of_the_machine_or_of_its_container() -> None:
-    assert driver_memory([16 * GIB]) == "4096m"
-    assert driver_memory([64 * GIB, 8 * GIB]) == "2048m"
-    assert driver_memory([2 * GIB]) == "1024m"
-    assert driver_memory([512 * GIB]) == "8192m"
+    assert job_memory([16 * GIB]) == 4 * GIB
+    assert job_memory([64 * GIB, 8 * GIB]) == 2 * GIB
+    assert job_memory([2 * GIB]) == GIB
+    assert job_memory([512 * GIB]) == 8 * GIB
