@@ -1,13 +1,15 @@
 """Floods of instances, in a process of their own: six ways to ask for more than one bought.
 
-    python -m loadtests.floods KIND --target HOST:PORT [--target ...] --topic TOPIC --on S --off S --turns N
+    python -m loadtests.floods KIND --target HOST:PORT[/NAME] [--target ...]
+                               --topic TOPIC --topics N --on S --off S --turns N
 
 It says `ready`, and begins at the time that it then reads: epoch seconds, a line of its standard input.
 Raw sockets, frames that are built before and one thread (gevent): a flood costs its own process as little as
 it can. By default it runs when nobody else wants a processor, because a tenant's clients do not run on the
 machine of the servers. Instances that are to get the same are flooded by one process: two would get what the
-kernel gives to each. It is bounded in connections and time, and prints JSON: for each target what was asked,
-answered and refused, by turn.
+kernel gives to each. Where tenants share a cluster without anything before it, NAME is what each is known by:
+its client id, and what its topics and groups begin with. A flood is bounded in connections and time, and
+prints JSON: for each target what was asked, answered and refused, by turn.
 """
 
 import argparse
@@ -76,6 +78,8 @@ class Kind(StrEnum):
     """The same of who stays: no timer has a part."""
     COLD_READS = "cold-reads"
     """A log from its start, again and again."""
+    SHORT_READS = "short-reads"
+    """The same by a tenth with each request."""
 
 
 CONNECTIONS: Final = {
@@ -87,6 +91,7 @@ CONNECTIONS: Final = {
     Kind.CONSUMER_GROUPS: 32,
     Kind.HEARTBEATS: 32,
     Kind.COLD_READS: 16,
+    Kind.SHORT_READS: 16,
 }
 
 
@@ -106,6 +111,27 @@ class Turn(NamedTuple):
     end_s: float
 
 
+class Tenant(NamedTuple):
+    """Who is polite, or floods."""
+
+    endpoint: Endpoint
+    prefix: str = ""
+    """What names begin with, of its topics and groups; empty where it has names of its own."""
+
+    @property
+    def target(self) -> str:
+        """As a flood is told of it."""
+        address = f"{self.endpoint.host}:{self.endpoint.port}"
+        return f"{address}/{self.endpoint.client_id}" if self.prefix else address
+
+
+def tenant_of(target: str) -> Tenant:
+    """What `Tenant.target` tells. Raises: ValueError."""
+    address, _, name = target.partition("/")
+    host, port = parse_host_port(address)
+    return Tenant(Endpoint(port, None, host, client_id=name or "flood"), name and f"{name}.")
+
+
 class Tally:
     """What one turn did, over all connections."""
 
@@ -123,16 +149,22 @@ class Tally:
 class Flood:
     """One kind at one address."""
 
-    def __init__(self, kind: Kind, endpoint: Endpoint, topic: str) -> None:
-        self._endpoint = endpoint
-        self._topic = topic
-        self._produce = produce_frames(topic, workload(RECORD_BYTES), 1)[0]
+    def __init__(self, kind: Kind, tenant: Tenant, topic: str, topics: int) -> None:
+        """`topics`: how many more the tenant has (`topic_name`). Metadata is asked for all of them."""
+        self._endpoint, self._prefix = tenant.endpoint, tenant.prefix
+        client_id = tenant.endpoint.client_id
+        own = tenant.prefix + topic
+        self._produce = produce_frames(own, workload(RECORD_BYTES), 1, client_id=client_id)[0]
+        fetch = fetch_frame(own, 0, FETCH_BYTES, client_id=client_id)
+        short_fetch = fetch_frame(own, 0, FETCH_BYTES // 10, client_id=client_id)
+        self._versions = framed_request(_API_VERSIONS.ApiVersionsRequest(), 1, client_id)
+        named = [own, *(topic_name(own, number) for number in range(topics))] if tenant.prefix else None
+        metadata = _metadata_frame(named, client_id)
         self._once: dict[Kind, Callable[[Turn, Tally, int], None]] = {
             Kind.PRODUCE: lambda turn, tally, _: self._pipelined(turn, tally, self._produce),
-            Kind.METADATA: lambda turn, tally, _: self._pipelined(turn, tally, _all_topics()),
-            Kind.COLD_READS: lambda turn, tally, _: self._pipelined(
-                turn, tally, fetch_frame(topic, 0, FETCH_BYTES), window=1
-            ),
+            Kind.METADATA: lambda turn, tally, _: self._pipelined(turn, tally, metadata),
+            Kind.COLD_READS: lambda turn, tally, _: self._pipelined(turn, tally, fetch, window=1),
+            Kind.SHORT_READS: lambda turn, tally, _: self._pipelined(turn, tally, short_fetch, window=1),
             Kind.RECONNECT: self._reconnect,
             # every join and every leave makes all the others of the group join again
             Kind.REBALANCE: partial(self._join_and_leave, join=_JOIN),
@@ -186,14 +218,14 @@ class Flood:
     def _reconnect(self, turn: Turn, tally: Tally, _number: int) -> None:
         client = self._connected(turn, tally)
         try:
-            client.exchange(framed_request(_API_VERSIONS.ApiVersionsRequest(), 1, "flood"))
+            client.exchange(self._versions)
             size = client.exchange(self._produce)
             tally.add(requests=2, sent_bytes=len(self._produce), received_bytes=size + 4)
         finally:
             client.socket.close()
 
     def _join_and_leave(self, turn: Turn, tally: Tally, number: int, join: ModuleType) -> None:
-        group = f"storm-{number % 4}"
+        group = f"{self._prefix}storm-{number % 4}"
         client = self._connected(turn, tally)
         try:
             while time.monotonic() < turn.end_s:
@@ -241,8 +273,17 @@ def _beat(**fields: Any) -> Any:
     return _BEAT.ConsumerGroupHeartbeatRequest(**said | fields)
 
 
-def _all_topics() -> bytes:
-    return framed_request(_METADATA.MetadataRequest(topics=None, allow_auto_topic_creation=False), 1, "flood")
+def topic_name(topic: str, number: int) -> str:
+    """Of the others that a tenant has beside its first."""
+    return f"{topic}-{number}"
+
+
+def _metadata_frame(named: list[str] | None, client_id: str) -> bytes:
+    """All that a tenant has: all there are, where it sees no others."""
+    topics = None if named is None else tuple(_METADATA.MetadataRequestTopic(name=name) for name in named)
+    return framed_request(
+        _METADATA.MetadataRequest(topics=topics, allow_auto_topic_creation=False), 1, client_id
+    )
 
 
 def _join(group: str, join: ModuleType) -> Any:
@@ -266,8 +307,9 @@ def main() -> None:
     """Run the process."""
     parser = argparse.ArgumentParser(prog="python -m loadtests.floods")
     parser.add_argument("kind", type=Kind, choices=list(Kind))
-    parser.add_argument("--target", type=parse_host_port, action="append", required=True)
+    parser.add_argument("--target", type=tenant_of, action="append", required=True)
     parser.add_argument("--topic", required=True)
+    parser.add_argument("--topics", type=int, default=0)
     parser.add_argument("--on", type=float, required=True)
     parser.add_argument("--off", type=float, required=True)
     parser.add_argument("--turns", type=int, required=True)
@@ -276,7 +318,7 @@ def main() -> None:
     if options.priority is Priority.IDLE:
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     socket.setdefaulttimeout(_ANSWER_S)
-    floods = [Flood(options.kind, Endpoint(port, None, host), options.topic) for host, port in options.target]
+    floods = [Flood(options.kind, each, options.topic, options.topics) for each in options.target]
     print("ready", flush=True)
     start_s = time.monotonic() + float(sys.stdin.readline()) - time.time()
     done = [

@@ -47,6 +47,7 @@ _ASKED_BY_NAME: Final = 12
 PRODUCE_NEWEST: Final = 13
 FETCH_NEWEST: Final = 18
 RECORD_BYTES: Final = 1000
+CLIENT_ID: Final = "bench"
 TIMEOUT_S: Final = 60.0
 _SCRATCH_BYTES: Final = 64 * 1024 * 1024
 
@@ -83,6 +84,8 @@ class Endpoint(NamedTuple):
     secret: str | None = None
     host: str = "127.0.0.1"
     is_tls: bool = False
+    client_id: str = CLIENT_ID
+    """What its clients call themselves."""
 
 
 def _unchecked() -> ssl.SSLContext:
@@ -100,7 +103,7 @@ class Client:
 
     def __init__(self, target: Target, *, answer_bytes_max: int | None = None) -> None:
         """`answer_bytes_max`: read answers into a buffer of its own, for one of many."""
-        port, secret, host, is_tls = Endpoint(target) if isinstance(target, int) else target
+        port, secret, host, is_tls, self._client_id = Endpoint(target) if isinstance(target, int) else target
         self.socket = socket.create_connection((host, port), timeout=TIMEOUT_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if is_tls:
@@ -144,7 +147,7 @@ class Client:
 
     def call(self, request: Any) -> Any:
         """Send a kio request, return its decoded response."""
-        size = self.exchange(framed_request(request, 1, "bench"))
+        size = self.exchange(framed_request(request, 1, self._client_id))
         return decode_response(self.answer(size), request.__api_key__, request.__version__)[1]
 
 
@@ -202,27 +205,29 @@ def topic_id(target: Target, topic: str) -> UUID:
     return cast(UUID, answer.topics[0].topic_id)
 
 
-def produce_frames(topic: str | UUID, load: Workload, partitions: int, acks: int = -1) -> list[bytes]:
+def produce_frames(
+    topic: str | UUID, load: Workload, partitions: int, acks: int = -1, client_id: str = CLIENT_ID
+) -> list[bytes]:
     """One framed Produce request for each partition; of the newest version where the topic's id is given."""
-    return [_produce_frame(topic, partition, load.batch, acks) for partition in range(partitions)]
+    return [_produce_frame(topic, partition, load.batch, acks, client_id) for partition in range(partitions)]
 
 
-def _produce_frame_by_id(topic: UUID, partition: int, batch: bytes, acks: int) -> bytes:
+def _produce_frame_by_id(topic: UUID, partition: int, batch: bytes, acks: int, client_id: str) -> bytes:
     data = {"topic_id": topic, "partition_data": [{"index": partition, "records": batch}]}
     known = {"acks": acks, "timeout": duration(30_000), "topic_data": [data]}
-    return framed_request(build(request_class(ApiKey.PRODUCE, PRODUCE_NEWEST), known), 7, "bench")
+    return framed_request(build(request_class(ApiKey.PRODUCE, PRODUCE_NEWEST), known), 7, client_id)
 
 
-def _produce_frame(topic: str | UUID, partition: int, batch: bytes, acks: int) -> bytes:
+def _produce_frame(topic: str | UUID, partition: int, batch: bytes, acks: int, client_id: str) -> bytes:
     if isinstance(topic, UUID):
-        return _produce_frame_by_id(topic, partition, batch, acks)
+        return _produce_frame_by_id(topic, partition, batch, acks, client_id)
     data = _PRODUCE.TopicProduceData(
         name=topic, partition_data=(_PRODUCE.PartitionProduceData(index=partition, records=batch),)
     )
     request = _PRODUCE.ProduceRequest(
         transactional_id=None, acks=acks, timeout=duration(30_000), topic_data=(data,)
     )
-    return framed_request(request, 7, "bench")
+    return framed_request(request, 7, client_id)
 
 
 def produce(target: Target, frames: list[bytes], total_bytes: int, *, window: int, check: bool = True) -> int:
@@ -290,10 +295,12 @@ def consume(
     return carried
 
 
-def fetch_frame(topic: str | UUID, offset: int, size: int, partitions: Sequence[int] = (0,)) -> bytes:
+def fetch_frame(
+    topic: str | UUID, offset: int, size: int, partitions: Sequence[int] = (0,), client_id: str = CLIENT_ID
+) -> bytes:
     """A framed Fetch of so many bytes of each of these partitions; as `produce_frames` by id."""
     if isinstance(topic, UUID):
-        return _fetch_frame_by_id(topic, offset, size, partitions)
+        return _fetch_frame_by_id(topic, offset, size, partitions, client_id)
     parts = tuple(
         _FETCH.FetchPartition(
             partition=number,
@@ -316,10 +323,12 @@ def fetch_frame(topic: str | UUID, offset: int, size: int, partitions: Sequence[
         topics=(_FETCH.FetchTopic(topic=topic, partitions=parts),),
         rack_id="",
     )
-    return framed_request(request, 7, "bench")
+    return framed_request(request, 7, client_id)
 
 
-def _fetch_frame_by_id(topic: UUID, offset: int, size: int, partitions: Sequence[int]) -> bytes:
+def _fetch_frame_by_id(
+    topic: UUID, offset: int, size: int, partitions: Sequence[int], client_id: str
+) -> bytes:
     asked = [
         {"partition": number, "fetch_offset": offset, "partition_max_bytes": size} for number in partitions
     ]
@@ -330,7 +339,7 @@ def _fetch_frame_by_id(topic: UUID, offset: int, size: int, partitions: Sequence
         "session_epoch": -1,
         "topics": [{"topic_id": topic, "partitions": asked}],
     }
-    return framed_request(build(request_class(ApiKey.FETCH, FETCH_NEWEST), known), 7, "bench")
+    return framed_request(build(request_class(ApiKey.FETCH, FETCH_NEWEST), known), 7, client_id)
 
 
 def metadata_frame(topic: str) -> bytes:

@@ -14,12 +14,13 @@ import pytest
 
 from tests.integration.stack import ROOT, Stack
 
+SHORT_TURNS = "--turns 1 --turn-s 2 --warm-turns 0 --equal-s 4 --flood-priority normal"
 SHORT = {
-    "noisy-neighbour-produce": "--kind produce --turns 1 --turn-s 2 --flood-priority normal",
-    "noisy-neighbour-metadata": "--kind metadata --turns 1 --turn-s 2 --flood-priority normal --topics 10",
-    "noisy-neighbour-reconnect": "--kind reconnect --turns 1 --turn-s 2 --flood-priority normal",
-    "noisy-neighbour-rebalance": "--kind rebalance --turns 1 --turn-s 2 --flood-priority normal",
-    "noisy-neighbour-cold-reads": "--kind cold-reads --turns 1 --turn-s 2 --flood-priority normal",
+    "noisy-neighbour-produce": f"--kind produce {SHORT_TURNS}",
+    "noisy-neighbour-metadata": f"--kind metadata {SHORT_TURNS} --topics 10",
+    "noisy-neighbour-reconnect": f"--kind reconnect {SHORT_TURNS}",
+    "noisy-neighbour-rebalance": f"--kind rebalance {SHORT_TURNS}",
+    "noisy-neighbour-cold-reads": f"--kind cold-reads {SHORT_TURNS}",
     "connection-storm": "--clients 20 --waves 2",
     "many-tenants": "--tenants 5 --seconds 3",
     "rate-sweep-produce": "--rate 1000000 --step-s 1.5",
