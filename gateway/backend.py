@@ -295,10 +295,11 @@ class Backend:
                 return
             await asyncio.sleep(_LOOK_S)
 
-    async def partition_counts(self, instance_id: str) -> dict[str, int]:
-        """Partitions of every topic of an instance, by the tenant's names. Raises: KafkaUnavailable."""
+    async def partition_counts(self, instance_id: str, expected: int) -> dict[str, int]:
+        """Partitions of every topic of an instance, by the tenant's names, about as many as are expected.
+        Raises: KafkaUnavailable."""
         if self.spec.engine is Engine.APACHE:
-            return await kafka_listing.partition_counts(self.ask_any, instance_id)
+            return await kafka_listing.partition_counts(self.ask_any, instance_id, expected)
         request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
         answer = await self._ask_as(instance_id, request)
         counts: dict[str, int] = {}

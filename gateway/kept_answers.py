@@ -5,32 +5,35 @@ of its clients asks for it again and again. What the broker says is the whole in
 spec: a new revision forgets everything, and answers that depend on who asked are not kept.
 """
 
-from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Final
 
+from gateway.kept_bytes import KeptBytes
 from wire.throttle_time import behind_field
 
 KEPT_BYTES_MAX: Final = 128 * 1024
-"""Size of answers that an instance's worker keeps, both forms of each: of all topics of some thousands."""
+"""Size of answers that an instance's worker keeps, both forms of each: of all topics of some thousands. As
+much again of requests for all of its topics."""
 
 
 class KeptAnswers:
     """Kept answers of one instance. The one that was used longest ago goes first."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[Hashable, int, int, bytes], bytes] = OrderedDict()
-        self.bytes = 0
+        self._kept = KeptBytes(KEPT_BYTES_MAX)
+
+    @property
+    def size_bytes(self) -> int:
+        """What they take."""
+        return self._kept.size_bytes
 
     def get(self, entrance: Hashable, api_key: int, api_version: int, frame: memoryview) -> bytes | None:
         """The answer to a client, who came in like this, for what the broker said, both with their length
         prefixes."""
         at = behind_field(api_key, api_version)
-        key = (entrance, api_key, api_version, bytes(frame[at:]))
-        body = self._kept.get(key)
+        body = self._kept.get((entrance, api_key, api_version, bytes(frame[at:])))
         if body is None:
             return None
-        self._kept.move_to_end(key)
         size = at - 4 + len(body)
         return b"".join((size.to_bytes(4, "big"), frame[4:at], body))
 
@@ -45,16 +48,8 @@ class KeptAnswers:
         """Remember an answer, unless it is larger than all that may be kept."""
         at = behind_field(api_key, api_version)
         key = (entrance, api_key, api_version, bytes(frame[at:]))
-        size = len(frame) + len(answer) - 2 * at
-        if size > KEPT_BYTES_MAX or key in self._kept:
-            return
-        self._kept[key] = answer[at:]
-        self.bytes += size
-        while self.bytes > KEPT_BYTES_MAX:
-            (*_, said), kept = self._kept.popitem(last=False)
-            self.bytes -= len(said) + len(kept)
+        self._kept.keep(key, answer[at:], len(frame) + len(answer) - 2 * at)
 
     def forget(self) -> None:
         """The instance's spec has changed."""
-        self._kept.clear()
-        self.bytes = 0
+        self._kept.forget()

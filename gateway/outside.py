@@ -5,7 +5,6 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractAsyncContextManager
-from functools import partial
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 from uuid import UUID
 
@@ -25,6 +24,7 @@ from gateway.stops import ConnectionStop
 from runtime.internal_http import InternalError
 from runtime.kafka_client import KafkaUnavailable
 from runtime.logs import get_logger
+from traffic.engine_time import of_listing_us
 from traffic.relayed import RelayedFlows
 from wire.api_table import Served
 from wire.rewrite import rewrite_request, rewrite_response
@@ -65,7 +65,8 @@ class Control(Protocol):
 class Outside:
     """The world outside of one connection, while one of its requests waits.
 
-    Without `ask_upstream` the backend is one that nobody logs in at; `relay` is the account there.
+    Without `ask_upstream` the backend is one that nobody logs in at; `relay` is the account there, and what
+    is asked of it in the gateway's own name the instance `spends` of its time here, in us.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class Outside:
         node_id: int | None,
         ask_upstream: AskUpstream | None,
         relay: RelayedFlows | None,
+        spends: Callable[[int], None],
         now_ms: Callable[[], int],
         connect_ms: int,
         control: Control | None,
@@ -84,6 +86,7 @@ class Outside:
         self._node_id = node_id
         self._ask_upstream = ask_upstream
         self._relay = relay
+        self._spends = spends
         self._now_ms = now_ms
         self._connect_ms = connect_ms
         self._control = control
@@ -188,9 +191,17 @@ class Outside:
 
     async def partition_counts(self) -> dict[str, int]:
         """Partitions of every topic of the instance. Raises: ConnectionStop."""
-        question = partial(self._backend.partition_counts, self._served.instance_id)
         with _reached():
-            return await self._served.partition_counts.ask(question)
+            return await self._served.partition_counts.ask(self._count_partitions)
+
+    async def _count_partitions(self) -> dict[str, int]:
+        """Asked under the gateway's own name: a broker that is not ours holds no instance to it."""
+        served = self._served
+        counts = await self._backend.partition_counts(served.instance_id, served.partitions_counted)
+        served.partitions_counted = sum(counts.values())
+        if self._relay is not None:
+            self._spends(of_listing_us(served.partitions_counted))
+        return counts
 
     async def missing_topics(self, names: Collection[str]) -> set[str]:
         """Which of these topics are not there. Raises: ConnectionStop."""

@@ -13,7 +13,8 @@ from contracts.users import SecurityProtocol
 from gateway.causes import REFUSED_AT_ACCEPT, DisconnectCause
 from gateway.census import Account
 from gateway.handshakes import Handshakes
-from gateway.kept_answers import KeptAnswers
+from gateway.kept_answers import KEPT_BYTES_MAX, KeptAnswers
+from gateway.kept_bytes import KeptBytes
 from gateway.rules.acls import Authority
 from gateway.rules.client_metrics import ClientMetrics
 from gateway.rules.connected import Identity
@@ -118,11 +119,14 @@ class ServedInstance:
         """Held while partitions are counted and added."""
         self.partition_counts: Final[SharedQuestion[dict[str, int]]] = SharedQuestion()
         """Asked of the cluster for all of its clients who want to know at once."""
+        self.partitions_counted = 0
+        """What that came to last."""
         self.spec_changed = asyncio.Event()
         """Set when a revision was taken; then another event stands here."""
         self.access_changes = asyncio.Lock()
         """Held while a user's order to change users or ACLs is carried out."""
         self.kept_answers: Final = KeptAnswers()
+        self.kept_listings: Final = KeptBytes(KEPT_BYTES_MAX)
         self.topic_ids: Final = TopicIds()
         self.topic_lookups = asyncio.Lock()
         """Held while a cluster is asked for ids: one request of the instance at a time."""

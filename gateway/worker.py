@@ -335,6 +335,7 @@ class Worker:
             backend.node(node_id),
             ask_upstream if backend.knows_instances else None,
             relay,
+            lambda spent_us: self.pacing.add_helper_time(served.turn, spent_us * 1000),
             lambda: self.now_ms,
             self.config.timeouts.connect_ms,
             self.control,

@@ -27,6 +27,7 @@ _FETCH_US: Final = 100
 _FETCH_US_PER_KB: Final = 1
 _ANSWER_BYTES_PER_US: Final = 10
 """Of answers that are long because there is much to tell: topics, configs, logs."""
+_LISTED_US_PER_PARTITION: Final = 7
 _USUAL: Final = EngineTime(100)
 _COORDINATED: Final = EngineTime(100, 50)
 _BY_API: Final = {
@@ -54,6 +55,11 @@ def of_request(api_key: int) -> EngineTime:
 def of_answer_us(size_bytes: int) -> int:
     """Threads of a broker, for an answer of this size to such a request."""
     return size_bytes // _ANSWER_BYTES_PER_US
+
+
+def of_listing_us(partitions: int) -> int:
+    """Threads of a broker, for a list of so many partitions by the names of their topics."""
+    return _USUAL.threads_us + _LISTED_US_PER_PARTITION * partitions
 
 
 def of_produce_us(size_bytes: int) -> int:

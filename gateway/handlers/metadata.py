@@ -22,11 +22,13 @@ from contracts.names import topic_name_fault
 from contracts.specs import Engine
 from contracts.topic_policy import creation_defaults
 from gateway.rules.acls import NOT_ASKED
-from gateway.session.call import Call, Forward, Later
+from gateway.session.call import Call, Forward, ForwardBody, Later
 from gateway.session.deps import ChangesPartitions
 from gateway.topic_access import split
 from wire.build import build, with_entries
+from wire.codec import encode
 from wire.messages import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from wire.rewrite import rewrite_request
 
 _OPERATIONS_FROM: Final = 8
 _PORTION: Final = 100
@@ -82,10 +84,18 @@ def _may_be_made(call: Call, name: str) -> bool:
     return topic_name_fault(name) is None and not call.refuses_creation(name)
 
 
-async def _of_instance(call: Call, request: MetadataRequest, deps: ChangesPartitions) -> Forward:
-    """All topics, by their names: a broker that knows no instances would list everybody's."""
+async def _of_instance(call: Call, request: MetadataRequest, deps: ChangesPartitions) -> ForwardBody:
+    """All topics, by their names: a broker that knows no instances would list everybody's. The same names
+    make the same request."""
     names = sorted(await deps.partition_counts()) or ([_NO_NAME] if call.api_version == 0 else [])
-    return Forward(with_entries(replace(request, topics=()), "topics", [{"name": name} for name in names]))
+    kept, bare = call.instance.kept_listings, replace(request, topics=())
+    key = call.api_version, bare, tuple(names)
+    body = kept.get(key)
+    if body is None:
+        named = with_entries(bare, "topics", [{"name": name} for name in names])
+        body = encode(rewrite_request(named, call.instance.scope))
+        kept.keep(key, body, 2 * len(body))
+    return ForwardBody(body)
 
 
 async def _created(call: Call, request: MetadataRequest, names: set[str], deps: ChangesPartitions) -> Forward:

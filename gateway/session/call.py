@@ -27,6 +27,12 @@ class Forward(NamedTuple):
     """A Produce with acks=0 is not."""
 
 
+class ForwardBody(NamedTuple):
+    """The request goes up with a body that was encoded before, names in it as the broker knows them."""
+
+    body: bytes
+
+
 class Answer(NamedTuple):
     """The request is answered here."""
 
@@ -49,7 +55,7 @@ class Unanswered(NamedTuple):
 
 Edited: TypeAlias = list[Buffer]
 """The frame goes up in these buffers."""
-Outcome: TypeAlias = Forward | Answer
+Outcome: TypeAlias = Forward | ForwardBody | Answer
 
 
 class Later(NamedTuple):

@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from gateway.apis import Row, handler_named
-from gateway.session.call import Answer, Call, Encoded, Forward, Later, Pending, Unanswered
+from gateway.session.call import Answer, Call, Encoded, Forward, ForwardBody, Later, Pending, Unanswered
 from gateway.session.conversation import Conversation
 from gateway.session.deps import EntersEngine
 from gateway.session.injection import is_looked_into
@@ -116,12 +116,12 @@ def settle(
     conversation: Conversation,
     exchange: Exchange,
     head: bytes,
-    outcome: Unanswered | Forward | Answer | Encoded | Later,
+    outcome: Unanswered | Forward | ForwardBody | Answer | Encoded | Later,
     up: list[Buffer],
     down: list[Buffer],
 ) -> Pending | None:
     """Do what the handler decided; `head` is the request's header as it goes up."""
-    if isinstance(outcome, Forward):
+    if isinstance(outcome, Forward | ForwardBody):
         place = conversation.place
         if place is not None and exchange.api_key not in EDITED:
             if not exchange.engine_us:
@@ -129,8 +129,11 @@ def settle(
                 if cost_us and not place.enters_engine(cost_us):
                     return Pending(exchange, head, Later(partial(_with_room, place, cost_us, outcome)))
             _engine_works(conversation, place.flows, exchange.api_key)
-        body = encode(rewrite_request(outcome.request, conversation.instance.scope))
-        go_up = _go_up if outcome.is_answered else _go_up_unanswered
+        if isinstance(outcome, ForwardBody):
+            body, go_up = outcome.body, _go_up
+        else:
+            body = encode(rewrite_request(outcome.request, conversation.instance.scope))
+            go_up = _go_up if outcome.is_answered else _go_up_unanswered
         go_up(conversation, exchange, (_I32.pack(len(head) + len(body)) + head + body,), up)
     elif isinstance(outcome, Answer):
         answer_here(conversation, exchange, framed_response(outcome.response, exchange.correlation_id), down)
@@ -148,7 +151,9 @@ def settle(
     return None
 
 
-async def _with_room(place: Place, cost_us: int, outcome: Forward, deps: EntersEngine) -> Forward:
+async def _with_room(
+    place: Place, cost_us: int, outcome: Forward | ForwardBody, deps: EntersEngine
+) -> Forward | ForwardBody:
     """The same, once the broker has less before it."""
     await deps.engine_room(cost_us)
     place.engine_entered(cost_us)

@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 from contracts.specs import ClusterSpec, InstanceSpec
 from contracts.users import SecurityProtocol
 from gateway.kept_answers import KeptAnswers
+from gateway.kept_bytes import KeptBytes
 from gateway.rules.acls import Authority
 from gateway.rules.client_metrics import ClientMetrics
 from gateway.rules.injected_faults import ActiveFaults
@@ -84,6 +85,10 @@ class Instance(Protocol):
     @property
     def kept_answers(self) -> KeptAnswers:
         """Answers of Metadata that may be given again."""
+
+    @property
+    def kept_listings(self) -> KeptBytes:
+        """Requests for all of its topics that may go up again, by what they name."""
 
     @property
     def topic_ids(self) -> TopicIds:

@@ -83,6 +83,7 @@ class ApacheCluster(Cluster):
 
     async def _names(self, instance_id: str, node_id: int | None) -> set[str]:
         try:
-            return set(await kafka_listing.partition_counts(partial(self.ask, node_id=node_id), instance_id))
+            ask, expected = partial(self.ask, node_id=node_id), kafka_listing.PAGE_PARTITIONS
+            return set(await kafka_listing.partition_counts(ask, instance_id, expected))
         except KafkaUnavailable as error:
             raise Unavailable(f"the cluster cannot be listed: {error}") from error

@@ -32,7 +32,7 @@ async def test_an_instance_is_counted_by_its_own_topics(tmp_path: Path, may_not_
         if may_not_log_in:
             broker.held.hold(OWN)
         before = broker.metrics.bytes_out
-        assert await backend.partition_counts(OWN) == {"a": 1, "b": 3}
+        assert await backend.partition_counts(OWN, 0) == {"a": 1, "b": 3}
         told_bytes = broker.metrics.bytes_out - before
         assert (told_bytes > 4_000) == may_not_log_in
     finally:

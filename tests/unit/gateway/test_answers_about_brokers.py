@@ -7,7 +7,9 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from contracts.specs import Engine
+from gateway.handlers import metadata
 from tests.unit.gateway.session_host import (
+    INSTANCE,
     Frames,
     SessionHost,
     Surroundings,
@@ -76,3 +78,37 @@ def test_all_topics_from_a_partition_that_cannot_be(index: int) -> None:
     assert bool(host.up) == (index >= 0)
     if index < 0:
         assert _answer(host, ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0).topics == ()
+
+
+def test_the_same_topics_are_asked_for_by_a_request_that_was_made_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On an Apache Kafka all topics of an instance are hundreds of names. Made anew for each asker,
+    they hold the worker's loop for a millisecond, and neighbours with it."""
+    made: list[int] = []
+    with_entries = metadata.with_entries
+    monkeypatch.setattr(
+        metadata, "with_entries", lambda *args: [made.append(len(args[2])), with_entries(*args)][1]
+    )
+    host = SessionHost(served_instance())
+    host.around.spec = msgspec.structs.replace(host.around.spec, engine=Engine.APACHE)
+    host.around.topics = {f"orders-{number}": 1 for number in range(200)}
+
+    def asked(version: int, **flags: bool) -> list[str]:
+        before = len(host.up)
+        known = {"topics": None, "allow_auto_topic_creation": False, **flags}
+        request = build(request_class(ApiKey.METADATA, version), known)
+        host.client_sends(framed_request(request, 5, "admin"))
+        (frame,) = Frames().take(bytes(host.up[before:]))
+        return [topic.name for topic in decoded_request(frame)[3].topics]
+
+    every = [f"{INSTANCE}.{name}" for name in sorted(host.around.topics)]
+    assert [asked(4), asked(4), asked(4)] == [every] * 3
+    assert made == [200]
+    assert asked(9, include_topic_authorized_operations=True) == every
+    assert asked(9, include_topic_authorized_operations=False) == every
+    assert asked(4) == every
+    assert made == [200] * 3, "each form once"
+    del host.around.topics["orders-7"]
+    assert asked(4) == [name for name in every if not name.endswith("-7")]
+    assert made == [200] * 3 + [199]

@@ -54,7 +54,7 @@ def test_an_instance_that_asks_for_ever_new_things_holds_no_more_than_it_may() -
             memoryview(frame(1, 1, 0, said(number, 4096))),
             frame(1, 1, 0, said(number, 2048)),
         )
-        assert kept.bytes <= KEPT_BYTES_MAX
+        assert kept.size_bytes <= KEPT_BYTES_MAX
     held = [n for n in range(1000) if kept.get(PLAIN, METADATA, 1, memoryview(frame(1, 1, 0, said(n, 4096))))]
     assert held == list(range(1000 - len(held), 1000)), "the latest"
     assert len(held) == KEPT_BYTES_MAX // (4096 + 2048)
@@ -85,7 +85,7 @@ def test_a_change_of_the_instance_forgets_all() -> None:
     kept.keep(PLAIN, METADATA, 1, one, frame(1, 1, 0, b"x"))
     kept.forget()
     assert kept.get(PLAIN, METADATA, 1, one) is None
-    assert kept.bytes == 0
+    assert kept.size_bytes == 0
 
 
 def test_only_apis_whose_throttle_time_comes_first_can_be_kept() -> None:
