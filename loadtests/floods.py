@@ -241,10 +241,12 @@ class Flood:
         try:
             for at in itertools.count():
                 of_group = {
-                    "group_id": f"swarm-{number // _SHARED_BY}-{at % _GROUPS}",
+                    "group_id": f"{self._prefix}swarm-{number // _SHARED_BY}-{at % _GROUPS}",
                     "member_id": member_id,
                 }
-                answer = client.call(_beat(**of_group, member_epoch=0, **_FIRST))
+                answer = client.call(
+                    _beat(**of_group, member_epoch=0, subscribed_topic_regex=f"{self._prefix}.*", **_FIRST)
+                )
                 tally.add(requests=1)
                 beats = 0
                 while time.monotonic() < turn.end_s and (beats < _BEATS or not leaves):
@@ -261,10 +263,9 @@ class Flood:
 
 _FIRST: Final = {
     "rebalance_timeout": duration(60_000),
-    "subscribed_topic_regex": ".*",
     "topic_partitions": (),
 }
-"""What a member says when it joins: it reads all topics of the instance."""
+"""What a member says when it joins: beside that it reads all topics of the tenant."""
 
 
 def _beat(**fields: Any) -> Any:
