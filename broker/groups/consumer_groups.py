@@ -239,8 +239,9 @@ class ConsumerGroups:
         group = self.get(group_id)
         if group is not None:
             group.metadata_version = then.metadata_version
-            self._answer(turn, group, then.answers)
+            # One that left and is back in the same step has a session: it is answered last.
             self._set_timers(group, append, turn.now)
+            self._answer(turn, group, then.answers)
         self._go_on(turn, group_id)
 
     def refused(self, turn: Turn, group_id: str) -> None:

@@ -354,6 +354,18 @@ def test_members_that_leave_cost_one_assignment() -> None:
     assert members[0].has() == list(range(12))
 
 
+def test_who_leaves_and_is_back_at_once_has_a_session() -> None:
+    """Both are decided together: it is put out when it falls silent, as everybody is."""
+    world = World(gather_ms_max=1_000)
+    member = Member(world, "a")
+    gathered(world, member)
+    member.send(member_epoch=-1)
+    member.epoch, member.owned = 0, {}
+    gathered(world, member)
+    world.pass_ms(world.config.consumer_session_timeout_ms + 1_000)
+    assert world.coordinator.describe_consumers("g").members == ()
+
+
 def test_members_that_fall_silent_cost_one_assignment() -> None:
     world = World(gather_ms_max=1_000)
     members = [Member(world, f"m{number}") for number in range(10)]
