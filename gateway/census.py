@@ -21,6 +21,54 @@ TOLD_MAX: Final = 64
 """Instances whose counts one step gives away: reports stay small; the others follow."""
 
 
+class Received(Protocol):
+    """What came from a client."""
+
+    bytes_in: int
+
+
+class Sent(Protocol):
+    """What went to clients."""
+
+    bytes_out: int
+
+
+class Named(Protocol):
+    """A session, as far as it is counted."""
+
+    @property
+    def identity(self) -> Identity:
+        """Who has opened it, as far as is known by now."""
+
+    @property
+    def requests(self) -> Received:
+        """Its first half."""
+
+
+class Carried:
+    """What a connection has carried, and how much of it was counted."""
+
+    __slots__ = ("_account", "_in_counted", "_out_counted", "_session", "bytes_out")
+
+    def __init__(self, session: Named, account: Sent) -> None:
+        """`account`: what is added to as well."""
+        self._session = session
+        self._account = account
+        self.bytes_out = self._in_counted = self._out_counted = 0
+
+    def went_out(self, size: int) -> None:
+        """So many bytes went to the client."""
+        self.bytes_out += size
+        self._account.bytes_out += size
+
+    def take(self) -> tuple[Identity, int, int]:
+        """Who, and how many bytes from the client and to it since this was asked last."""
+        bytes_in, bytes_out = self._session.requests.bytes_in, self.bytes_out
+        taken = self._session.identity, bytes_in - self._in_counted, bytes_out - self._out_counted
+        self._in_counted, self._out_counted = bytes_in, bytes_out
+        return taken
+
+
 class Counted(Protocol):
     """A connection, as far as it is counted."""
 
@@ -29,11 +77,8 @@ class Counted(Protocol):
         """Whether it has ended: then it was counted when it did."""
 
     @property
-    def identity(self) -> Identity:
-        """Who has opened it, as far as is known by now."""
-
-    def take_carried(self) -> tuple[int, int]:
-        """Bytes (from the client, to it) since this was asked last."""
+    def carried(self) -> Carried:
+        """What it has carried."""
 
 
 class Account:
@@ -49,7 +94,7 @@ class Account:
 
     def leaves(self, connection: Counted) -> None:
         """A connection has ended."""
-        self.left.ended(connection.identity, *connection.take_carried())
+        self.left.ended(*connection.carried.take())
 
 
 class Place(Protocol):
@@ -93,7 +138,7 @@ class Census:
             for connection in islice(open_ones, left):
                 taken += 1
                 if not connection.closed:
-                    tally.open(connection.identity, *connection.take_carried())
+                    tally.open(*connection.carried.take())
             left -= max(1, taken)
             if left > 0:
                 account, self._under_way = place.account, None

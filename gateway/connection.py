@@ -13,8 +13,8 @@ from typing import Any, Final, cast
 
 from contracts.specs import Listener
 from gateway.causes import RESET_AT_ONCE, DisconnectCause
+from gateway.census import Carried
 from gateway.dial import Dial, Way, connecting
-from gateway.rules.connected import Identity
 from gateway.served import WAITING_BYTES_SOFT, ServedInstance
 from gateway.session.call import Pending
 from gateway.session.ordering import UNANSWERED_MAX, Exchange
@@ -51,10 +51,8 @@ class Connection:
     __slots__ = (
         "_dial",
         "_dials_first",
-        "_told_in",
-        "_told_out",
         "address",
-        "bytes_out",
+        "carried",
         "client",
         "counted",
         "listener",
@@ -89,7 +87,7 @@ class Connection:
         self._dials_first = listener.node_id if session.relay is None else session.relay.node_id
         self.address = address
         self.peer = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
-        self.bytes_out = self._told_in = self._told_out = 0
+        self.carried = Carried(session, served)
         self.counted: tuple[str, ...] = ()
         """The names in the shared table that this connection was counted under."""
         self.tls = sock if isinstance(sock, TlsSocket) else None
@@ -114,18 +112,6 @@ class Connection:
     def closed(self) -> bool:
         """Whether it has ended."""
         return self.sides.is_over
-
-    @property
-    def identity(self) -> Identity:
-        """Who the client is, as far as he has said by now."""
-        return self.session.identity
-
-    def take_carried(self) -> tuple[int, int]:
-        """Bytes (from the client, to it) since this was asked last."""
-        in_bytes, out_bytes = self.session.requests.bytes_in, self.bytes_out
-        carried = in_bytes - self._told_in, out_bytes - self._told_out
-        self._told_in, self._told_out = in_bytes, out_bytes
-        return carried
 
     def failed(self, failure: Exception, faults: Mapping[type[Exception], DisconnectCause]) -> None:
         """End it: one connection's failure must not be another's."""
@@ -182,12 +168,7 @@ class Connection:
     def send_client(self, pieces: Sequence[Buffer]) -> None:
         """Send reply bytes to the client."""
         if pieces and not self.sides.is_over:
-            self.count_out(self.client.send(pieces))
-
-    def count_out(self, size: int) -> None:
-        """So many bytes went to the client."""
-        self.bytes_out += size
-        self.served.bytes_out += size
+            self.carried.went_out(self.client.send(pieces))
 
     def dialled(self) -> Outbox:
         """The upstream outbox; the first call dials and puts the login in front of everything. Raises:
@@ -299,9 +280,8 @@ class Connection:
 
     def overdue(self, timeouts: Timeouts, now_ms: int) -> DisconnectCause | None:
         """Why it must be closed now, or None; to be asked every now and then."""
-        host_waits = self.requests.waits or (self.replies is not None and self.replies.waits)
-        reads_client = self.requests.reading
-        cause = self.session.overdue(timeouts, now_ms, host_waits=host_waits, reads_client=reads_client)
+        waits = self.requests.waits or (self.replies is not None and self.replies.waits)
+        cause = self.session.overdue(timeouts, now_ms, host_waits=waits, reads_client=self.requests.reading)
         return cause if self.tls is None else self.tls.overdue(cause, timeouts.handshake_ms, now_ms)
 
     def close(self, cause: DisconnectCause, detail: str = "") -> None:
@@ -315,10 +295,9 @@ class Connection:
         self.requests.keep(None)
         if self.replies is not None:
             self.replies.keep(None)
-        if self._dial is not None:
-            self._dial.cancel()
-        if self.task is not None:
-            self.task.cancel()
+        for under_way in (self._dial, self.task):
+            if under_way is not None:
+                under_way.cancel()
         self.place.forget(self, cause, detail)
 
 
@@ -603,7 +582,7 @@ class _FromBroker(_Stream):
         return self._connection.sides.upstream is not Upstream.ENDED
 
     def count_spliced(self, size: int) -> None:
-        self._connection.count_out(size)
+        self._connection.carried.went_out(size)
 
     def handle(self, chunk: memoryview, _new_bytes: int) -> int:
         down: list[Buffer] = []
@@ -611,7 +590,7 @@ class _FromBroker(_Stream):
         try:
             used = self._replies.receive(chunk, down, answered)
             if down:
-                self._connection.count_out(self._connection.client.send(down))
+                self._connection.carried.went_out(self._connection.client.send(down))
             for exchange in answered:
                 took_ns = self._place.pacing.clock_ns() - exchange.began_ns
                 observe(self._answer_times[exchange.api_key], took_ns)

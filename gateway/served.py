@@ -11,13 +11,12 @@ from contracts.server_names import NamedPort, named_listeners
 from contracts.specs import InstanceSpec, InstanceState, Listener, RefusedAddress
 from contracts.users import SecurityProtocol
 from gateway.causes import REFUSED_AT_ACCEPT, DisconnectCause
-from gateway.census import Account
+from gateway.census import Account, Carried
 from gateway.handshakes import Handshakes
 from gateway.kept_answers import KEPT_BYTES_MAX, KeptAnswers
 from gateway.kept_bytes import KeptBytes
 from gateway.rules.acls import Authority
 from gateway.rules.client_metrics import ClientMetrics
-from gateway.rules.connected import Identity
 from gateway.rules.injected_faults import ActiveFaults, Taken
 from gateway.rules.lifecycle import Event, Phase, next_phase
 from gateway.rules.logins import Logins
@@ -54,11 +53,8 @@ class Served(Protocol):
         """Whether it has ended."""
 
     @property
-    def identity(self) -> Identity:
-        """Who the client is, as far as he has said by now."""
-
-    def take_carried(self) -> tuple[int, int]:
-        """Bytes (from the client, to it) since this was asked last."""
+    def carried(self) -> Carried:
+        """What it has carried."""
 
     @property
     def listener(self) -> Listener:
