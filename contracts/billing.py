@@ -1,7 +1,7 @@
 """Rows of the tables of usage and bills, as the console shows them.
 
 Quantities are whole numbers (bytes, byte-milliseconds, milliseconds, counts) until the last step of a bill.
-GB is 2^30 bytes, MiB 2^20. Times are UTC, `day` and `month` those of UTC. Amounts are whole minor units
+GB is 10^9 bytes, MiB 2^20. Times are UTC, `day` and `month` those of UTC. Amounts are whole minor units
 (cents) of the bill's currency.
 """
 
@@ -24,7 +24,6 @@ SLOT_MS: Final = 300_000
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 86_400_000
 SLOTS_PER_DAY: Final = DAY_MS // SLOT_MS
-GIB: Final = 2**30
 MIB: Final = 2**20
 
 

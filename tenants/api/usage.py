@@ -9,7 +9,8 @@ import msgspec
 from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
-from contracts.billing import GIB, HOUR_MS
+from contracts.billing import HOUR_MS
+from contracts.units import GB
 from runtime.clock import epoch_ms
 from tenants.api.answers import Format, Wanted, csv_answer, documented, json_answer
 from tenants.api.context import Billed, Plane, Time, at
@@ -101,7 +102,7 @@ def _view(
 
 def _totals(metered: Metered) -> UsageTotals:
     sums: dict[str, Any] = {name: sum(getattr(one, name) for one in metered.periods) for name in _SUMS}
-    gb_hours = (metered.stored_byte_ms / (GIB * HOUR_MS)).quantize(Decimal("0.000001"))
+    gb_hours = (metered.stored_byte_ms / (GB * HOUR_MS)).quantize(Decimal("0.000001"))
     return UsageTotals(
         **sums,
         gb_hours=f"{gb_hours:f}",

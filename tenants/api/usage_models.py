@@ -1,4 +1,4 @@
-"""What is shown of usage and bills. Amounts are whole minor units (cents) of the currency; GB are 2^30 bytes.
+"""What is shown of usage and bills. Amounts are whole minor units (cents) of the currency; GB are 10^9 bytes.
 
 `available` false: the pipeline has written no such table; `hint` then says how to have it written.
 """
@@ -109,7 +109,7 @@ class LineView(View, frozen=True, kw_only=True):
     quantity: Quantity
     unit: Annotated[str, msgspec.Meta(examples=["GB"])]
     amount_minor: int
-    detail: Annotated[str, msgspec.Meta(examples=["1024 at 0.05 + 12.5 at 0.04"])]
+    detail: Annotated[str, msgspec.Meta(examples=["1000 at 0.05 + 12.5 at 0.04"])]
     """How the amount came about, tier by tier."""
 
 

@@ -423,7 +423,7 @@ OWN: Final[dict[str, Word]] = {
     "TopicCreate.partitions": Word("how many there shall be", 3),
     "TopicSummary.partitions": Word("how many it has", 3),
     "TopicView.configs": Word("its configs", []),
-    "UsagePeriod.gb_hours": Word("stored bytes over time, in GB of 2^30 bytes times hours", 12.345678),
+    "UsagePeriod.gb_hours": Word("stored bytes over time, in GB of 10^9 bytes times hours", 12.345678),
     "UsagePeriod.state": Word("whether it is complete; null for five minutes", "complete"),
     "UsagePeriod.stored_bytes_avg": Word("stored on average; null until the period is over", 1_048_576),
     "UsageTotals.estimated": Word("reports of some of it are missing", False),

@@ -15,7 +15,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from contracts.billing import DAY_MS, GIB, HOUR_MS, SLOT_MS, PeriodState
+from contracts.billing import DAY_MS, HOUR_MS, SLOT_MS, PeriodState
+from contracts.units import GB
 from contracts.usage_records import UsageRecord
 from tenants.rules.usage_periods import UsagePeriod
 
@@ -196,7 +197,7 @@ def hour_of(start_ms: int, hour: CountedHour, now_ms: int) -> Measured:
         consume_throttled_ms=hour.consume_throttled_ms,
         blocked_ms=hour.blocked_ms,
         stored_bytes_avg=hour.stored_byte_s * 1000 // HOUR_MS if start_ms + HOUR_MS <= now_ms else None,
-        gb_hours=round(hour.stored_byte_s * 1000 / (GIB * HOUR_MS), 6),
+        gb_hours=round(hour.stored_byte_s * 1000 / (GB * HOUR_MS), 6),
         produce_peak_bytes_per_s=max(hour.produce_peak_bytes, hour.slot_produce_bytes) // _SLOT_S,
         consume_peak_bytes_per_s=max(hour.consume_peak_bytes, hour.slot_consume_bytes) // _SLOT_S,
         recovered_bytes=hour.recovered_bytes,
@@ -253,7 +254,7 @@ def _day(at: str, hours: list[Measured], now_ms: int) -> Measured:
         at=at,
         **{name: sum(getattr(one, name) for one in periods) for name in _ADDED},
         stored_bytes_avg=int(stored_byte_ms / DAY_MS) if is_over else None,
-        gb_hours=round(float(stored_byte_ms) / (GIB * HOUR_MS), 6),
+        gb_hours=round(float(stored_byte_ms) / (GB * HOUR_MS), 6),
         produce_peak_bytes_per_s=max(one.produce_peak_bytes_per_s for one in periods),
         consume_peak_bytes_per_s=max(one.consume_peak_bytes_per_s for one in periods),
         completeness=None,

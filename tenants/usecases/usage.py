@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
 
-from contracts.billing import DAY_MS, GIB, HOUR_MS, SLOT_MS, USAGE_5M, USAGE_DAY, USAGE_HOUR
+from contracts.billing import DAY_MS, HOUR_MS, SLOT_MS, USAGE_5M, USAGE_DAY, USAGE_HOUR
+from contracts.units import GB
 from tenants import pipeline_tables
 from tenants.pipeline_tables import DeltaTables
 from tenants.rules.counted_usage import KEPT_MS, CountedHour, Measured, days_of, hour_of, joined
@@ -127,7 +128,7 @@ def _columns(start: str, peaks: str, state: str, period_ms: int) -> str:
     expressions |= {
         "at": f"to_char({start}, '{_TIME}')",
         "stored_bytes_avg": f"cast(cast({integral} as double) / {period_ms} as bigint)",
-        "gb_hours": f"round(cast({integral} as double) / {GIB * HOUR_MS}, 6)",
+        "gb_hours": f"round(cast({integral} as double) / {GB * HOUR_MS}, 6)",
         "produce_peak_bytes_per_s": f"coalesce({produce_peak}, 0)",
         "consume_peak_bytes_per_s": f"coalesce({consume_peak}, 0)",
         "recovered_bytes": "coalesce(produce_recovered_bytes, 0) + coalesce(consume_recovered_bytes, 0)",

@@ -25,7 +25,7 @@ from tests.pipeline.usage_rows import usage_row as row
 
 MONTH = "2026-11"
 END = end_ms(MONTH)
-GIB = 2**30
+GB = 10**9
 PRICES = """
 currency = "USD"
 effective_from = 2026-01-01
@@ -72,9 +72,9 @@ def test_p95_is_found_among_the_zeros_of_slots_that_are_not_there() -> None:
 def test_a_month_is_billed_closed_and_corrected(spark: SparkSession, layout: PipelineLayout) -> None:
     set_prices(layout, PRICES, now_ms=0)
     last_hours = END - 2 * HOUR_MS
-    rows = hours_of("i1", last_hours, [GIB, GIB, GIB]) + hours_of("i2", last_hours, [0, GIB, 0])
+    rows = hours_of("i1", last_hours, [GB, GB, GB]) + hours_of("i2", last_hours, [0, GB, 0])
     lost = rows[5] | {"recovered": True}
-    ours = hours_of(SYSTEM_INSTANCE_ID, last_hours, [GIB])
+    ours = hours_of(SYSTEM_INSTANCE_ID, last_hours, [GB])
     put_usage(layout, [*rows[:5], lost, *rows[6:], *ours], batch=0)
     roll_up(layout)
     made = make_bills(layout, now_ms=END)
@@ -102,14 +102,14 @@ def test_a_month_is_billed_closed_and_corrected(spark: SparkSession, layout: Pip
     assert months_to_close(layout, grace_end) == []
     kept = (ledger.all_bills(), ledger.lines_of(MONTH))
 
-    put_usage(layout, [rows[5] | {"produce_bytes": 3 * GIB}], batch=1)
+    put_usage(layout, [rows[5] | {"produce_bytes": 3 * GB}], batch=1)
     roll_up(layout)
     assert make_bills(layout, now_ms=END + 2 * HOUR_MS).adjustments == 1
     assert make_bills(layout, now_ms=END + 3 * HOUR_MS).adjustments == 0
     ledger = Ledger(layout)
     [correction] = ledger.all_adjustments()
     assert (correction.month, correction.bill_month, correction.source_batch) == (MONTH, "2026-12", 1)
-    assert (correction.base_quantity_delta, correction.amount_delta_minor) == (2 * GIB, 200)
+    assert (correction.base_quantity_delta, correction.amount_delta_minor) == (2 * GB, 200)
     bills = {(bill.instance_id, bill.month): bill for bill in ledger.all_bills()}
     december = bills["i1", "2026-12"]
     assert (december.lines_minor, december.adjustments_minor, december.total_minor) == (1200, 200, 1400)
@@ -121,7 +121,7 @@ def test_a_closing_that_was_cut_short_goes_on_from_its_versions(
     spark: SparkSession, layout: PipelineLayout
 ) -> None:
     set_prices(layout, PRICES, now_ms=0)
-    rows = hours_of("i1", END - HOUR_MS, [GIB, 0])
+    rows = hours_of("i1", END - HOUR_MS, [GB, 0])
     put_usage(layout, rows, batch=0)
     roll_up(layout)
     make_bills(layout, now_ms=END)
@@ -130,7 +130,7 @@ def test_a_closing_that_was_cut_short_goes_on_from_its_versions(
     ledger.put_bills(MONTH, [decide.closing(november, END)])
     ledger.put_lines(MONTH, [])
 
-    put_usage(layout, [rows[0] | {"produce_bytes": 2 * GIB}], batch=1)
+    put_usage(layout, [rows[0] | {"produce_bytes": 2 * GB}], batch=1)
     roll_up(layout)
     closed = close_month(layout, now_ms=END + HOUR_MS, month=MONTH)
     ledger = Ledger(layout)
@@ -162,7 +162,7 @@ def test_prices_have_versions_and_bills_wait_for_missing_ones(
 ) -> None:
     assert set_prices(layout, PRICES, now_ms=1)[0].version == 2, "the default is version 1"
     assert set_prices(layout, PRICES, now_ms=2) == (Ledger(layout).price_books()[1], False)
-    put_usage(layout, hours_of("i1", ms("2026-10-01"), [GIB], consume_bytes=5), batch=0)
+    put_usage(layout, hours_of("i1", ms("2026-10-01"), [GB], consume_bytes=5), batch=0)
     roll_up(layout)
     assert make_bills(layout, now_ms=END).held == 1
     closed = close_month(layout, now_ms=END, month="2026-10", force_with_gaps=True)

@@ -13,7 +13,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
-from contracts.billing import GIB, HOUR_MS, MIB, SLOT_MS, Dimension
+from contracts.billing import HOUR_MS, MIB, SLOT_MS, Dimension
+from contracts.units import GB
 from pipeline.errors import PipelineError
 
 DEFAULT_PRICES: Final = Path(__file__).with_name("default_prices.toml")
@@ -49,10 +50,10 @@ class Unit:
 
 
 UNITS: Final = {
-    Dimension.PRODUCE: Unit("GB", GIB),
-    Dimension.CONSUME: Unit("GB", GIB),
+    Dimension.PRODUCE: Unit("GB", GB),
+    Dimension.CONSUME: Unit("GB", GB),
     Dimension.REQUESTS: Unit("million requests", 10**6),
-    Dimension.STORAGE: Unit("GB-hours", GIB * HOUR_MS),
+    Dimension.STORAGE: Unit("GB-hours", GB * HOUR_MS),
     Dimension.BANDWIDTH_P95: Unit("MiB/s", MIB * (SLOT_MS // 1000)),
     Dimension.PROVISIONED: Unit("MiB/s-hours", MIB * (HOUR_MS // 1000)),
 }

@@ -122,7 +122,7 @@ def line(dimension: Dimension, base: int, amount: int) -> BillLine:
 
 def test_only_what_the_rates_cost_changes_with_them() -> None:
     mib_hours = 2**20 * 3600
-    lines = [line(Dimension.PRODUCE, 2**30, 100), line(Dimension.PROVISIONED, 6000 * mib_hours, 6000)]
+    lines = [line(Dimension.PRODUCE, 10**9, 100), line(Dimension.PROVISIONED, 6000 * mib_hours, 6000)]
     bills = with_rates(Billed(lines, parse_prices(BOOK)), BOUGHT, 10 * MB, 20 * MB)
     assert bills is not None
     assert (bills.now_minor, bills.advised_minor, bills.currency) == (6100, 3100, "USD")

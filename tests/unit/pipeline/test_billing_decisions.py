@@ -20,10 +20,10 @@ GRACE_MS = 72 * HOUR_MS
 END = end_ms("2026-11")
 USED = MonthUsage(
     instance_id="iabcdefghijk",
-    produce_bytes=1234 * 2**30 + 567,
-    consume_bytes=2500 * 2**30,
+    produce_bytes=1234 * 10**9 + 567,
+    consume_bytes=2500 * 10**9,
     requests=123_456_789,
-    stored_byte_ms=50 * 2**30 * 720 * HOUR_MS,
+    stored_byte_ms=50 * 10**9 * 720 * HOUR_MS,
     provisioned_bytes=60 * 2**20 * 2_592_000,
     produce_p95=300 * 3 * 2**20,
     consume_p95=300 * 7 * 2**20 + 150,
@@ -83,7 +83,7 @@ def correction() -> Adjustment:
         month="2026-10",
         bill_month="2026-11",
         dimension=Dimension.PRODUCE,
-        base_quantity_delta=Decimal(-(2**31)),
+        base_quantity_delta=Decimal(-2 * 10**9),
         quantity_delta=Decimal("-2"),
         unit="GB",
         amount_delta_minor=-10,
@@ -159,12 +159,12 @@ def closed_bill(usage: MonthUsage = USED) -> Bill:
 
 def test_late_usage_becomes_the_difference_to_what_was_billed_and_adjusted() -> None:
     billed = bills.bill_lines(USED, basis())
-    more = replace(USED, produce_bytes=USED.produce_bytes + 3 * 2**30)
+    more = replace(USED, produce_bytes=USED.produce_bytes + 3 * 10**9)
     now = basis(usage_version=13, source_batch=4800)
     [first] = bills.adjustments_of(closed_bill(), billed, [], more, now, "2026-12")
     assert (first.dimension, first.base_quantity_delta, first.amount_delta_minor) == (
         "produce",
-        3 * 2**30,
+        3 * 10**9,
         15,
     )
     assert (first.month, first.bill_month, first.source_batch) == ("2026-11", "2026-12", 4800)

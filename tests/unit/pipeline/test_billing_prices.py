@@ -43,6 +43,22 @@ def test_a_quantity_is_rounded_once_to_six_places(base: int, dimension: Dimensio
     assert Fraction(in_units(dimension, base)) == Fraction(half_even(exact), 10**6)
 
 
+@pytest.mark.parametrize(
+    ("dimension", "base", "quantity"),
+    [
+        (Dimension.PRODUCE, 1_000_000_000, "1"),
+        (Dimension.CONSUME, 1_073_741_824, "1.073742"),
+        (Dimension.STORAGE, 10 * 1_000_000_000 * 3_600_000, "10"),
+        (Dimension.BANDWIDTH_P95, 300 * 1_048_576, "1"),
+        (Dimension.PROVISIONED, 1_048_576 * 3600, "1"),
+    ],
+)
+def test_a_gb_is_ten_to_the_ninth_and_a_mib_two_to_the_twentieth(
+    dimension: Dimension, base: int, quantity: str
+) -> None:
+    assert in_units(dimension, base) == Decimal(quantity)
+
+
 @given(decimals, st.lists(st.tuples(steps, decimals), max_size=4), decimals, st.integers(0, 4))
 def test_an_amount_is_the_sum_of_its_tiers_rounded_once(
     quantity: Decimal, bounded: list[tuple[Decimal, Decimal]], last_price: Decimal, digits: int

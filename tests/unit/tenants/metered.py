@@ -16,7 +16,6 @@ from contracts.advice import (
     Urgency,
 )
 from contracts.billing import (
-    GIB,
     HOUR_MS,
     Adjustment,
     Bill,
@@ -29,6 +28,7 @@ from contracts.billing import (
     UsageSlot,
 )
 
+GB = 10**9
 MONTH = "2026-10"
 
 
@@ -44,7 +44,7 @@ def _quantities(instance_id: str, at: dt.datetime, produce_bytes: int, period_ms
         "produce_throttled_ms": 500,
         "consume_throttled_ms": 0,
         "blocked_ms": 0,
-        "stored_byte_ms": Decimal(GIB * period_ms),
+        "stored_byte_ms": Decimal(GB * period_ms),
         "produce_peak_1m_bytes_per_s": produce_bytes,
         "consume_peak_1m_bytes_per_s": produce_bytes,
         "produce_limit_bytes_per_s": 10**6,
@@ -120,7 +120,7 @@ def line(
         "dimension": dimension,
         "price_version": 1,
         "usage_version": 7,
-        "base_quantity": Decimal(2 * GIB),
+        "base_quantity": Decimal(2 * GB),
         "quantity": Decimal("2.000000"),
         "unit": "GB",
         "amount_minor": amount_minor,
@@ -137,7 +137,7 @@ def adjustment(instance_id: str, month: str, bill_month: str, delta_minor: int) 
         month=month,
         bill_month=bill_month,
         dimension=Dimension.PRODUCE,
-        base_quantity_delta=Decimal(-GIB),
+        base_quantity_delta=Decimal(-GB),
         quantity_delta=Decimal("-1.000000"),
         unit="GB",
         amount_delta_minor=delta_minor,

@@ -252,7 +252,7 @@ async def _count(plane: Console, feed_it: Any, instance_id: str, start: datetime
             3_000,
             3_000 * (number + 1),
             instance_id=instance_id,
-            stored_byte_ms=2**30 * MINUTE_MS,
+            stored_byte_ms=10**9 * MINUTE_MS,
         )
         for number in range(hours)
     ]
