@@ -7,21 +7,14 @@ instances can do.
 
 import os
 from collections.abc import Mapping
-from typing import Any, Final, Self
-
-import kio.schema.alter_client_quotas.v0.request as alter_client_quotas_v0
-import kio.schema.delete_topics.v3.request as delete_topics_v3
-import kio.schema.metadata.v4.request as metadata_v4
+from typing import Final, Self
 
 from contracts.request_time import default_request_percent
 from ctl.bench.load import Endpoint, connected
 from loadtests.floods import Tenant
-from wire.codec import duration
-
-# kio types its fields with refined integers; plain ones are what it encodes
-_QUOTAS: Any = alter_client_quotas_v0
-_DELETE: Any = delete_topics_v3
-_METADATA: Any = metadata_v4
+from wire.api_table import ApiKey
+from wire.build import build
+from wire.codec import duration, request_class
 
 _BROKERS_PART: Final = 2
 """Half of an instance's request time is its brokers' (`contracts.request_time`)."""
@@ -61,22 +54,21 @@ class Direct:
 
     def _set(self, client_id: str, quotas: Mapping[str, float | None]) -> None:
         """Set quotas; None removes one. Raises: RuntimeError."""
-        ops = tuple(
-            _QUOTAS.OpData(key=key, value=value or 0.0, remove=value is None) for key, value in quotas.items()
-        )
-        entity = _QUOTAS.EntityData(entity_type="client-id", entity_name=client_id)
-        entry = _QUOTAS.EntryData(entity=(entity,), ops=ops)
+        ops = [{"key": key, "value": value or 0.0, "remove": value is None} for key, value in quotas.items()]
+        entity = {"entity_type": "client-id", "entity_name": client_id}
+        wanted = {"entries": [{"entity": [entity], "ops": ops}]}
         with connected(self._endpoint) as client:
-            answer = client.call(_QUOTAS.AlterClientQuotasRequest(entries=(entry,), validate_only=False))
+            answer = client.call(build(request_class(ApiKey.ALTER_CLIENT_QUOTAS, 0), wanted))
         refused = [each for each in answer.entries if each.error_code]
         if refused:
             raise RuntimeError(f"quotas of {client_id}: {refused[0].error_message or refused[0].error_code}")
 
     def _remove_topics(self, prefix: str) -> None:
         with connected(self._endpoint) as client:
-            every = client.call(_METADATA.MetadataRequest(topics=None, allow_auto_topic_creation=False))
-            names = tuple(topic.name for topic in every.topics if topic.name.startswith(prefix))
-            answer = client.call(_DELETE.DeleteTopicsRequest(topic_names=names, timeout=duration(30_000)))
+            every = client.call(build(request_class(ApiKey.METADATA, 4), {"topics": None}))
+            names = [topic.name for topic in every.topics if topic.name.startswith(prefix)]
+            wanted = {"topic_names": names, "timeout": duration(30_000)}
+            answer = client.call(build(request_class(ApiKey.DELETE_TOPICS, 3), wanted))
         refused = [each for each in answer.responses if each.error_code]
         if refused:
             raise RuntimeError(f"topic {refused[0].name}: {refused[0].error_code}")

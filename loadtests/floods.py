@@ -28,19 +28,20 @@ from typing import Any, Final, NamedTuple
 
 import gevent.monkey
 import kio.schema.api_versions.v0.request as api_versions_v0
-import kio.schema.consumer_group_heartbeat.v1.request as heartbeat_v1
 import kio.schema.join_group.v2.request as join_group_v2
 import kio.schema.join_group.v4.request as join_group_v4
 import kio.schema.leave_group.v1.request as leave_group_v1
 import kio.schema.metadata.v4.request as metadata_v4
+from kio.static.protocol import Payload
 
 from ctl.bench.load import Client, Endpoint, fetch_frame, produce_frames, workload
 from runtime.config import parse_host_port
-from wire.codec import duration, framed_request
+from wire.api_table import ApiKey
+from wire.build import build
+from wire.codec import duration, framed_request, request_class
 
 # kio types its fields with refined integers; plain ones are what it encodes
 _API_VERSIONS: Any = api_versions_v0
-_BEAT: Any = heartbeat_v1
 _JOIN: Any = join_group_v2
 _JOIN_WITH_ID: Any = join_group_v4
 _LEAVE: Any = leave_group_v1
@@ -268,10 +269,12 @@ _FIRST: Final = {
 """What a member says when it joins: beside that it reads all topics of the tenant."""
 
 
-def _beat(**fields: Any) -> Any:
-    said = {"instance_id": None, "rack_id": None, "rebalance_timeout": duration(-1), "topic_partitions": None}
-    said |= {"subscribed_topic_names": None, "subscribed_topic_regex": None, "server_assignor": None}
-    return _BEAT.ConsumerGroupHeartbeatRequest(**said | fields)
+def _beat(**fields: object) -> Payload:
+    said: dict[str, object] = dict.fromkeys(
+        ("instance_id", "rack_id", "topic_partitions", "subscribed_topic_names")
+    )
+    said |= {"subscribed_topic_regex": None, "server_assignor": None, "rebalance_timeout": duration(-1)}
+    return build(request_class(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1), said | fields)
 
 
 def topic_name(topic: str, number: int) -> str:

@@ -1,7 +1,7 @@
 """`portico instance`: create, list, show, resize, suspend, resume, delete; `deletions` adds the way back."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict
 
 import typer
 
@@ -202,7 +202,18 @@ def connections(console: TenantConsole, instance: InstanceArgument) -> Answer:
     return in_table(told, columns, map(_connected, items), empty=nobody)
 
 
-def _connected(one: Mapping[str, Any]) -> list[object]:
+class _Connected(TypedDict):
+    address: str
+    client_id: str
+    user: str
+    software: str
+    connections: int
+    ended_per_s: float
+    in_bytes_per_s: int
+    out_bytes_per_s: int
+
+
+def _connected(one: _Connected) -> list[object]:
     return [
         one["address"] or "(all others)",
         one["client_id"] or "-",
