@@ -9,6 +9,8 @@ import os
 from collections.abc import Mapping
 from typing import Final, Self
 
+from kio.schema.alter_client_quotas.v0.request import AlterClientQuotasRequest
+
 from contracts.request_time import default_request_percent
 from ctl.bench.load import Endpoint, connected
 from loadtests.floods import Tenant
@@ -16,6 +18,7 @@ from wire.api_table import ApiKey
 from wire.build import build
 from wire.codec import duration, request_class
 
+_EVERY_TOPIC: Final[dict[str, object]] = {"topics": None, "allow_auto_topic_creation": False}
 _BROKERS_PART: Final = 2
 """Half of an instance's request time is its brokers' (`contracts.request_time`)."""
 
@@ -58,14 +61,14 @@ class Direct:
         entity = {"entity_type": "client-id", "entity_name": client_id}
         wanted = {"entries": [{"entity": [entity], "ops": ops}]}
         with connected(self._endpoint) as client:
-            answer = client.call(build(request_class(ApiKey.ALTER_CLIENT_QUOTAS, 0), wanted))
+            answer = client.call(build(AlterClientQuotasRequest, wanted))
         refused = [each for each in answer.entries if each.error_code]
         if refused:
             raise RuntimeError(f"quotas of {client_id}: {refused[0].error_message or refused[0].error_code}")
 
     def _remove_topics(self, prefix: str) -> None:
         with connected(self._endpoint) as client:
-            every = client.call(build(request_class(ApiKey.METADATA, 4), {"topics": None}))
+            every = client.call(build(request_class(ApiKey.METADATA, 4), _EVERY_TOPIC))
             names = [topic.name for topic in every.topics if topic.name.startswith(prefix)]
             wanted = {"topic_names": names, "timeout": duration(30_000)}
             answer = client.call(build(request_class(ApiKey.DELETE_TOPICS, 3), wanted))
