@@ -2,26 +2,25 @@
 
 import asyncio
 from datetime import datetime
-from typing import Annotated, Final
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
 from runtime.clock import epoch_ms
 from tenants.api.answers import documented, json_answer
-from tenants.api.context import Found, Plane, at
+from tenants.api.context import Found, Plane, Time, at
 from tenants.api.series_models import Mark, MarkList, SeriesNames, SeriesView
 from tenants.console import Console
 from tenants.rules.errors import Invalid
-from tenants.rules.lifecycle import Fault
 from tenants.rules.series import DEPLOYMENT, METRICS, POINTS_MAX, Kind, Span, span_of
 from tenants.rules.usage_periods import ms_of
 
 router = APIRouter(prefix="/v1", tags=["series"])
-OF_INSTANCES: Final = frozenset({Kind.INSTANCE, Kind.BROKER, Kind.TOPIC, Kind.GROUP})
-OF_DEPLOYMENT: Final = frozenset({Kind.FLEET, Kind.BROKER})
+OfInstances = Literal[Kind.INSTANCE, Kind.BROKER, Kind.TOPIC, Kind.GROUP]
+OfDeployment = Literal[Kind.FLEET, Kind.BROKER]
 From = Annotated[
-    datetime | None,
+    Time | None,
     Query(
         alias="from",
         description="RFC 3339, UTC without a zone; an hour before `to` by default. 15 s are kept for a day, "
@@ -29,9 +28,7 @@ From = Annotated[
         examples=["2026-11-01T00:00:00Z"],
     ),
 ]
-To = Annotated[
-    datetime | None, Query(description="exclusive; now by default", examples=["2026-11-01T06:00:00Z"])
-]
+To = Annotated[Time | None, Query(description="exclusive; now by default", examples=["2026-11-01T06:00:00Z"])]
 Points = Annotated[
     int, Query(ge=10, le=POINTS_MAX, description="at most so many points: steps are the longer, the fewer")
 ]
@@ -44,7 +41,7 @@ Name = Annotated[
 async def instance_series(
     plane: Plane,
     found: Found,
-    kind: Annotated[Kind, Query(description="what it is of; not `fleet`")] = Kind.INSTANCE,
+    kind: Annotated[OfInstances, Query(description="what it is of")] = Kind.INSTANCE,
     name: Name = "",
     start: From = None,
     to: To = None,
@@ -53,19 +50,19 @@ async def instance_series(
     """One series of an instance: rates, throttled time and storage, of it or of one broker; growth and size
     of a topic; how far a group is behind. At most 31 days at once."""
     span = _span(start, to, points)
-    return json_answer(await _read(plane, found.id, _of(kind, OF_INSTANCES), name, span))
+    return json_answer(await _read(plane, found.id, kind, name, span))
 
 
 @router.get("/instances/{instance}/series/names", responses=documented(SeriesNames), response_class=Response)
 async def instance_series_names(
     plane: Plane,
     found: Found,
-    kind: Annotated[Kind, Query(description="`broker`, `topic` or `group`")] = Kind.TOPIC,
+    kind: Annotated[OfInstances, Query(description="`broker`, `topic` or `group`")] = Kind.TOPIC,
     start: From = None,
     to: To = None,
 ) -> Response:
     """The brokers, topics or groups of an instance that have a series in a span."""
-    return json_answer(await _names(plane, found.id, _of(kind, OF_INSTANCES), _span(start, to, POINTS_MAX)))
+    return json_answer(await _names(plane, found.id, kind, _span(start, to, POINTS_MAX)))
 
 
 @router.get("/instances/{instance}/marks", responses=documented(MarkList), response_class=Response)
@@ -77,7 +74,9 @@ async def instance_marks(plane: Plane, found: Found, start: From = None, to: To 
 @router.get("/series", responses=documented(SeriesView), response_class=Response)
 async def all_series(
     plane: Plane,
-    kind: Annotated[Kind, Query(description="`fleet`: all instances; `broker`: one of them")] = Kind.FLEET,
+    kind: Annotated[
+        OfDeployment, Query(description="`fleet`: all instances; `broker`: one of them")
+    ] = Kind.FLEET,
     name: Name = "",
     start: From = None,
     to: To = None,
@@ -85,7 +84,7 @@ async def all_series(
 ) -> Response:
     """One series of all instances together, or of one broker over all of them."""
     span = _span(start, to, points)
-    return json_answer(await _read(plane, DEPLOYMENT, _of(kind, OF_DEPLOYMENT), name, span))
+    return json_answer(await _read(plane, DEPLOYMENT, kind, name, span))
 
 
 @router.get("/series/names", responses=documented(SeriesNames), response_class=Response)
@@ -108,13 +107,6 @@ def _span(start: datetime | None, to: datetime | None, points: int) -> Span:
     if not isinstance(span, Span):
         raise Invalid(span)
     return span
-
-
-def _of(kind: Kind, kinds: frozenset[Kind]) -> Kind:
-    """Raises: Invalid."""
-    if kind not in kinds:
-        raise Invalid([Fault("kind", f"must be one of {', '.join(sorted(kinds))}")])
-    return kind
 
 
 async def _read(plane: Console, owner: str, kind: Kind, name: str, span: Span) -> SeriesView:

@@ -1,16 +1,14 @@
 """Who may connect: the instance's whitelist, those of topics, and who was refused."""
 
-from typing import Annotated
-
-from fastapi import APIRouter, Path
+from fastapi import APIRouter
 
 from tenants.api import models, views
 from tenants.api.context import Found, Plane, at
+from tenants.api.topics import Topic
 from tenants.api.versions import Changing, Versioned
 from tenants.usecases.instances import Instances
 
 router = APIRouter(prefix="/v1/instances/{instance}", tags=["whitelist"])
-Topic = Annotated[str, Path(max_length=249, description="the name of the topic", examples=["orders"])]
 
 
 @router.get("/whitelist")

@@ -43,7 +43,7 @@ export type FaultStart = Schemas['FaultStart'];
 export type Fault = Schemas['FaultView'];
 
 export type SeriesView = Schemas['SeriesView'];
-export type SeriesKind = Schemas['Kind'];
+export type SeriesKind = Exclude<Schemas['Kind'], 'fleet'>;
 export type MarkList = Schemas['MarkList'];
 
 export type Alarm = Schemas['AlarmView'];

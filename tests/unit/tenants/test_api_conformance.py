@@ -155,6 +155,7 @@ def test_allow_names_every_method_of_a_path(console_url: str) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(3600)
 def test_many_requests_of_each_kind(console_url: str) -> None:
     conforms(console_url, 150)
 

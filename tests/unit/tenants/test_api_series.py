@@ -205,6 +205,8 @@ async def test_what_is_refused(operator: Caller) -> None:
         "from=0001-01-01T00:00:00Z",
         "to=9999-12-31T23:59:59Z",
         "from=x",
+        "to=0.5",
+        "from=1793491200",
         "points=9",
         "points=1501",
         "kind=fleet",
@@ -212,6 +214,7 @@ async def test_what_is_refused(operator: Caller) -> None:
         f"name={'n' * 301}",
     ):
         assert (await operator("GET", f"instances/shop/series?{query}")).status_code == 422, query
+    assert (await operator("GET", "series?kind=topic")).status_code == 422
 
 
 async def test_a_database_that_does_not_work_loses_history_and_nothing_else(
