@@ -9,7 +9,7 @@ import contextlib
 import socket
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import FunctionType
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 
 from contracts.specs import Listener
 from gateway.causes import RESET_AT_ONCE, DisconnectCause
@@ -34,15 +34,13 @@ from wire.faults import MalformedFrame, NameFault, TooManyEntries
 from wire.framing import Buffer
 
 _log = get_logger(__name__)
-
-_REQUEST_FAULTS: Final[Mapping[type[Exception], DisconnectCause]] = {
+_Faults: TypeAlias = Mapping[type[Exception], DisconnectCause]
+_REQUEST_FAULTS: Final[_Faults] = {
     TooManyEntries: DisconnectCause.REQUEST_TOO_LARGE,
     MalformedFrame: DisconnectCause.MALFORMED_REQUEST,
     NameFault: DisconnectCause.MALFORMED_REQUEST,
 }
-_REPLY_FAULTS: Final[Mapping[type[Exception], DisconnectCause]] = {
-    MalformedFrame: DisconnectCause.UPSTREAM_MALFORMED
-}
+_REPLY_FAULTS: Final[_Faults] = {MalformedFrame: DisconnectCause.UPSTREAM_MALFORMED}
 
 
 class Connection:
@@ -113,7 +111,7 @@ class Connection:
         """Whether it has ended."""
         return self.sides.is_over
 
-    def failed(self, failure: Exception, faults: Mapping[type[Exception], DisconnectCause]) -> None:
+    def failed(self, failure: Exception, faults: _Faults) -> None:
         """End it: one connection's failure must not be another's."""
         if isinstance(failure, ConnectionStop):
             self.stopped(failure)
@@ -590,7 +588,9 @@ class _FromBroker(_Stream):
         try:
             used = self._replies.receive(chunk, down, answered)
             if down:
-                self._connection.carried.went_out(self._connection.client.send(down))
+                sent = self._connection.client.send(down)
+                self._connection.carried.bytes_out += sent
+                self._served.bytes_out += sent
             for exchange in answered:
                 took_ns = self._place.pacing.clock_ns() - exchange.began_ns
                 observe(self._answer_times[exchange.api_key], took_ns)
