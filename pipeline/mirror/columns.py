@@ -86,9 +86,10 @@ def read_records(buffer: bytes | bytearray, starts: Column, ends: Column) -> Rec
 
 def _behind(sizes: Column, at: Column, ends: Column) -> Column:
     """The positions behind keys or values, in front of something else; a negative size is null."""
+    sizes = np.maximum(sizes, 0)
     if (sizes >= ends - at).any():
         raise ValueError("a key or value runs past its record")
-    return at + np.maximum(sizes, 0)
+    return at + sizes
 
 
 def read_varints(data: Bytes, at: Column, ends: Column) -> tuple[Column, Column]:
