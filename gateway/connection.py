@@ -589,7 +589,7 @@ class _FromBroker(_Stream):
             used = self._replies.receive(chunk, down, answered)
             if down:
                 sent = self._connection.client.send(down)
-                self._connection.carried.bytes_out += sent
+                self._connection.carried.bytes_out += sent  # `went_out`, without a call
                 self._served.bytes_out += sent
             for exchange in answered:
                 took_ns = self._place.pacing.clock_ns() - exchange.began_ns

@@ -90,10 +90,7 @@ class Tally:
 
 def _client(identity: Identity, one: _Sum, seconds: float) -> ConnectedClient:
     return ConnectedClient(
-        address=identity.address,
-        client_id=identity.client_id,
-        user=identity.user,
-        software=identity.software,
+        **identity._asdict(),
         connections=one.connections,
         ended_per_s=round(one.ended / seconds, 2),
         in_bytes_per_s=round(one.in_bytes / seconds),

@@ -1,5 +1,6 @@
 """Who is connected to an instance and what he carries, as its gateways count it."""
 
+import msgspec
 from fastapi import APIRouter
 from pydantic import Field
 
@@ -35,16 +36,7 @@ class ConnectedView(ViewModel):
     @classmethod
     def of(cls, one: ConnectedClient) -> "ConnectedView":
         """As it is counted."""
-        return cls(
-            address=one.address,
-            client_id=one.client_id,
-            user=one.user,
-            software=one.software,
-            connections=one.connections,
-            ended_per_s=one.ended_per_s,
-            in_bytes_per_s=one.in_bytes_per_s,
-            out_bytes_per_s=one.out_bytes_per_s,
-        )
+        return cls(**msgspec.structs.asdict(one))
 
 
 class Connections(ViewModel):

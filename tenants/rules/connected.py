@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
+import msgspec
+
 from contracts.connected import Connected, ConnectedClient
 
 SHOWN_MAX: Final = 100
@@ -60,11 +62,8 @@ def shortened(told: Connected, most: int) -> Connected:
 
 def _together(them: Iterable[ConnectedClient], name: ConnectedClient) -> ConnectedClient:
     them = list(them)
-    return ConnectedClient(
-        address=name.address,
-        client_id=name.client_id,
-        user=name.user,
-        software=name.software,
+    return msgspec.structs.replace(
+        name,
         connections=sum(one.connections for one in them),
         ended_per_s=round(sum(one.ended_per_s for one in them), 2),
         in_bytes_per_s=sum(one.in_bytes_per_s for one in them),
