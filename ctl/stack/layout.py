@@ -4,6 +4,7 @@ import errno
 import json
 import secrets
 import socket
+from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -12,6 +13,10 @@ from runtime.process import write_json
 
 _PORTS: Final = range(10_000, 20_000)
 _PORT_DRAWS_MAX: Final = 100
+
+_DRAWN_KEPT: Final = 256
+_drawn: Final[deque[socket.socket]] = deque()
+"""Each holds a name that says that this process drew a port; the kernel gives it back with the process."""
 
 CONSOLE_VARIABLES: Final = ("PORTICO_URL", "PORTICO_API_KEY")
 """Of the environment: the console that commands speak to instead of their stack's, and the key."""
@@ -157,9 +162,21 @@ def bind_fault(port: int, host: str) -> str | None:
 
 def free_port() -> int:
     """A loopback port that is free now, and not one of those the kernel gives to outgoing connections: such
-    a connection could take it while the process that it is for restarts."""
+    a connection could take it while the process that it is for restarts. Nobody else on this machine draws it
+    before the one it is for listens."""
     for _ in range(_PORT_DRAWS_MAX):
         port = secrets.choice(_PORTS)
+        mark = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            mark.bind(f"\0portico-port-{port}")
+        except OSError as error:
+            mark.close()
+            if error.errno != errno.EADDRINUSE:
+                raise
+            continue
+        _drawn.append(mark)
+        if len(_drawn) > _DRAWN_KEPT:
+            _drawn.popleft().close()
         if is_free(port):
             return port
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
