@@ -48,6 +48,21 @@ Tenant = Annotated[
 ]
 
 
+Search = Annotated[
+    str,
+    Query(
+        description="only those whose name has this text, whatever its case",
+        max_length=100,
+        pattern=r"^[^\x00]*$",  # of which no database makes a text
+    ),
+]
+
+
+def has_text(name: str, search: str) -> bool:
+    """Whether a name is one that is searched for; an empty search is for all."""
+    return search.casefold() in name.casefold()
+
+
 async def home_or_all(plane: Console, caller: Caller, tenant: str | None) -> str | None:
     """The tenant whose things are listed; None: everybody's, which only operators may name."""
     if tenant == EVERYBODY and caller.is_operator:

@@ -6,7 +6,7 @@ from typing import Any
 from fastapi import APIRouter, Response
 
 from tenants.api import models, views
-from tenants.api.context import Asker, Found, Paging, Plane, Tenant, after_key, home_or_all
+from tenants.api.context import Asker, Found, Paging, Plane, Search, Tenant, after_key, home_or_all
 from tenants.api.following import CHANGES, LASTS, Followed
 from tenants.api.versions import Changing, Versioned
 from tenants.usecases.instances import Change, Instances, NewInstance
@@ -15,11 +15,14 @@ router = APIRouter(prefix="/v1/instances", tags=["instances"])
 
 
 @router.get("")
-async def instances(plane: Plane, caller: Asker, page: Paging, tenant: Tenant = None) -> models.InstanceList:
-    """The instances of a tenant, by name. Operators: of all tenants with `?tenant=*`."""
+async def instances(
+    plane: Plane, caller: Asker, page: Paging, tenant: Tenant = None, search: Search = ""
+) -> models.InstanceList:
+    """The instances of a tenant, by name. Operators: of all tenants with `?tenant=*`. A search also looks
+    at ids and at tenants."""
     home = await home_or_all(plane, caller, tenant)
     after = after_key(page, str, str)
-    found = await asyncio.to_thread(plane.instances.page, home, after, page.limit)
+    found = await asyncio.to_thread(plane.instances.page, home, after, page.limit, search)
     cursor = page.next_cursor(len(found), [found[-1].tenant, found[-1].name] if found else None)
     return models.InstanceList(items=await views.instance_views(plane, found), next_cursor=cursor)
 

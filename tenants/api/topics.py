@@ -6,7 +6,7 @@ from fastapi import APIRouter, Path
 
 from contracts.names import TOPIC_NAME_BYTES_MAX, topic_name_fault
 from tenants.api import topic_models, views
-from tenants.api.context import Asker, Found, Paging, Plane, after_key
+from tenants.api.context import Asker, Found, Paging, Plane, Search, after_key, has_text
 from tenants.api.versions import ContentVersion, ContentVersioned
 from tenants.backend import groups as group_backend
 from tenants.backend import topics as topic_backend
@@ -33,12 +33,12 @@ Group = Annotated[
 
 
 @router.get("/topics")
-async def topics(plane: Plane, found: Found, page: Paging) -> topic_models.TopicList:
+async def topics(plane: Plane, found: Found, page: Paging, search: Search = "") -> topic_models.TopicList:
     """The topics, by name."""
     cluster = await plane.cluster(found.cluster_id)
     after = after_key(page, str) or ""
     every = await cluster.topics(found.id)
-    shown = [name for name in every if name > after][: page.limit]
+    shown = [name for name in every if name > after and has_text(name, search)][: page.limit]
     keys = [(name, int(one.partition_index)) for name in shown for one in every[name].partitions]
     sizes = await topic_backend.log_sizes(cluster, found.id, keys)
     stored: dict[str, int] = {}
@@ -117,12 +117,12 @@ async def delete_records(
 
 
 @router.get("/groups", tags=["groups"])
-async def groups(plane: Plane, found: Found, page: Paging) -> topic_models.GroupList:
+async def groups(plane: Plane, found: Found, page: Paging, search: Search = "") -> topic_models.GroupList:
     """The consumer groups, by name, each with how far it is behind."""
     after = after_key(page, str) or ""
     cluster = await plane.cluster(found.cluster_id)
     every = await group_backend.listing(cluster, found.id)
-    shown = [one for one in every if one.name > after][: page.limit]
+    shown = [one for one in every if one.name > after and has_text(one.name, search)][: page.limit]
     facts = await plane.lags.of_page(cluster, found.id, shown)
     items = [views.group_summary(one, facts.get(one.name)) for one in shown]
     cursor = page.next_cursor(len(items), [shown[-1].name] if shown else None)

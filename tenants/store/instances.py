@@ -12,6 +12,7 @@ from sqlalchemy import (
     delete,
     func,
     insert,
+    or_,
     select,
     tuple_,
     update,
@@ -128,11 +129,18 @@ def by_name(connection: Connection, tenant: str, name: str) -> Instance | None:
 
 
 def page(
-    connection: Connection, tenant: str | None, after: tuple[str, str] | None, limit: int
+    connection: Connection, tenant: str | None, after: tuple[str, str] | None, limit: int, search: str = ""
 ) -> list[Instance]:
-    """Visible instances by tenant and name, behind the key `after`; `tenant` None: everybody's."""
+    """Visible instances by tenant and name, behind the key `after`; `tenant` None: everybody's.
+
+    `search` is a text that their name, id or tenant has, whatever its case.
+    """
     table = schema.instances
-    return _page(connection, table.c.state.not_in(GONE), table.c.name, tenant, after, limit)
+    which = table.c.state.not_in(GONE)
+    if search:
+        sought = (table.c.name, table.c.id, table.c.tenant)
+        which &= or_(*(one.icontains(search, autoescape=True) for one in sought))
+    return _page(connection, which, table.c.name, tenant, after, limit)
 
 
 def _page(

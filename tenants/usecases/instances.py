@@ -124,10 +124,12 @@ class Instances:
         with self._store.read() as connection:
             return _find(connection, caller, reference, tenant, also_gone=True)
 
-    def page(self, tenant: str | None, after: tuple[str, str] | None, limit: int) -> list[Instance]:
-        """Visible instances by tenant and name."""
+    def page(
+        self, tenant: str | None, after: tuple[str, str] | None, limit: int, search: str = ""
+    ) -> list[Instance]:
+        """Visible instances by tenant and name: those whose name, id or tenant has the text `search`."""
         with self._store.read() as connection:
-            found = instances.page(connection, tenant, after, limit)
+            found = instances.page(connection, tenant, after, limit, search)
         # The system instance is part of the machinery: shown to those who ask for its tenant.
         return [one for one in found if tenant == SYSTEM_TENANT or one.tenant != SYSTEM_TENANT]
 

@@ -165,6 +165,34 @@ async def test_pages(operator: Caller) -> None:
     assert seen == ["n0", "n1", "n2", "n3", "n4"]
 
 
+async def test_a_search_is_for_a_part_of_a_name_an_id_or_a_tenant(operator: Caller) -> None:
+    made = [await operator.order(name) for name in ("shop-eu", "Shop-us", "ship_1", "shipx1")]
+
+    async def found(search: str) -> list[str]:
+        answer = await operator("GET", "instances", params={"tenant": "*", "search": search})
+        assert answer.status_code == 200
+        return [one["name"] for one in answer.json()["items"]]
+
+    assert await found("SHOP") == ["Shop-us", "shop-eu"]
+    assert await found("p_1") == ["ship_1"], "no letter of a search stands for another"
+    assert await found("%") == []
+    assert await found("' or 1=1 --") == []
+    assert await found(made[3]["id"][2:]) == ["shipx1"]
+    assert len(await found("default")) == 4
+    answer = await operator("GET", "instances", params={"tenant": "*", "search": "sh", "limit": 3})
+    more = {"tenant": "*", "search": "sh", "cursor": answer.json()["next_cursor"]}
+    rest = await operator("GET", "instances", params=more)
+    assert len(answer.json()["items"]) + len(rest.json()["items"]) == 4
+    assert (await operator("GET", "instances?search=%00")).status_code == 422
+
+
+async def test_a_search_finds_nothing_of_another_tenant(operator: Caller) -> None:
+    await operator.order("shop")
+    await operator("POST", "tenants", json={"name": "acme"})
+    mine = await operator("GET", "instances", params={"tenant": "acme", "search": "shop"})
+    assert mine.json()["items"] == []
+
+
 @pytest.mark.parametrize(
     "query", ["limit=0", "limit=1001", "limit=x", "cursor=!", "cursor=e30", "cursor=WzFd"]
 )
