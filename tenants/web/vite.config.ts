@@ -1,3 +1,4 @@
+import { paraglideVitePlugin } from '@inlang/paraglide-js';
 import { svelte } from '@sveltejs/vite-plugin-svelte';
 import { defineConfig } from 'vite';
 
@@ -9,7 +10,15 @@ const api = process.env.PORTICO_CONSOLE ?? 'http://127.0.0.1:8080';
 
 export default defineConfig({
   base: './',
-  plugins: [svelte()],
+  plugins: [
+    svelte(),
+    paraglideVitePlugin({
+      project: './project.inlang',
+      outdir: './src/paraglide',
+      // Not by the browser's preference while pages are left that have no Chinese.
+      strategy: ['localStorage', 'baseLocale'],
+    }),
+  ],
   build: {
     outDir: '../static',
     emptyOutDir: true,

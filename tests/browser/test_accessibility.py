@@ -131,6 +131,10 @@ def test_no_page_has_a_serious_finding(
     for path in (*PAGES, *(f"instances/{busy['id']}/{tab}" for tab in TABS)):
         visit(path)
         look(path)
+    page.keyboard.press("Control+k")
+    page.get_by_role("dialog").wait_for()
+    look("palette")
+    page.keyboard.press("Escape")
     for path, opens in DIALOGS:
         visit(path)
         page.get_by_role("button", name=opens).first.click()
