@@ -15,8 +15,8 @@ export default defineConfig({
     paraglideVitePlugin({
       project: './project.inlang',
       outdir: './src/paraglide',
-      // Not by the browser's preference while pages are left that have no Chinese.
-      strategy: ['localStorage', 'baseLocale'],
+      // English alone while pages are left that have no Chinese.
+      strategy: ['baseLocale'],
     }),
   ],
   build: {

@@ -188,9 +188,23 @@ async def test_a_search_is_for_a_part_of_a_name_an_id_or_a_tenant(operator: Call
 
 async def test_a_search_finds_nothing_of_another_tenant(operator: Caller) -> None:
     await operator.order("shop")
-    await operator("POST", "tenants", json={"name": "acme"})
+    acme = await operator.tenant("acme")
+    await acme.order("their-shop")
     mine = await operator("GET", "instances", params={"tenant": "acme", "search": "shop"})
-    assert mine.json()["items"] == []
+    assert [one["name"] for one in mine.json()["items"]] == ["their-shop"]
+    for search in ("shop", "default", "%", "_", "\\", "店", "i-"):
+        answer = await acme("GET", "instances", params={"search": search})
+        assert all(one["tenant"] == "acme" for one in answer.json()["items"])
+
+
+@pytest.mark.parametrize("place", ["", "/{id}/topics", "/{id}/groups"])
+@pytest.mark.parametrize("search", ["%00", "a%00b", "x" * 101, "x" * 10_000])
+async def test_a_search_that_nothing_can_be_called_is_refused(
+    operator: Caller, place: str, search: str
+) -> None:
+    made = await operator.order("shop")
+    answer = await operator("GET", f"instances{place.format(id=made['id'])}?search={search}")
+    assert answer.status_code == 422
 
 
 @pytest.mark.parametrize(
