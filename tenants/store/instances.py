@@ -136,7 +136,7 @@ def page(
     `search` is a text that their name, id or tenant has, whatever its case.
     """
     table = schema.instances
-    which = table.c.state.not_in(GONE)
+    which: ColumnElement[bool] = table.c.state.not_in(GONE)
     if search:
         sought = (table.c.name, table.c.id, table.c.tenant)
         which &= or_(*(one.icontains(search, autoescape=True) for one in sought))
