@@ -84,7 +84,7 @@ def lose(data_dir: Path) -> None:
         path.unlink()
 
 
-@pytest.mark.parametrize("brokers", [1, 3])
+@pytest.mark.parametrize("brokers", [pytest.param(1, marks=pytest.mark.long), 3])
 def test_nothing_acknowledged_is_lost(tmp_path: Path, brokers: int) -> None:
     data_dir, file = tmp_path / "data", tmp_path / "backup.zip"
     stack = Stack(data_dir, "--workers", "1", "--brokers", str(brokers)).start()

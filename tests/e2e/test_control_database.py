@@ -213,6 +213,7 @@ def test_the_database_is_restored_from_an_older_copy(own_stack: Stack, tmp_path:
     created_later.check_whole()
 
 
+@pytest.mark.long
 def test_the_control_plane_is_pointed_at_another_database_and_back(own_stack: Stack, tmp_path: Path) -> None:
     stack, own = own_stack, tmp_path / "own.db"
     served, gone = Filled(stack, "served"), Filled(stack, "gone")
@@ -235,6 +236,7 @@ def test_the_control_plane_is_pointed_at_another_database_and_back(own_stack: St
     gone.check_whole()
 
 
+@pytest.mark.long
 def test_a_deletion_of_before_the_copy_is_no_order_after_it(tmp_path: Path) -> None:
     copy = tmp_path / "copy.db"
     with running_stack(tmp_path / "data", "--workers", "1", "--deletion-grace", "15s") as stack:

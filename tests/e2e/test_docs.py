@@ -197,7 +197,16 @@ class Replacer:
         return text.replace(_ADDRESS, str(_address(self._stack))) if _ADDRESS in text else text
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+_FIRST: Final = ("README.md", "docs/index.md", "docs/tenant.md", "docs/clients.md", "docs/api.md")
+"""What a newcomer meets is run each time, other pages in the tier `long`."""
+
+
+def _page(path: Path) -> Any:
+    name = str(path.relative_to(ROOT))
+    return pytest.param(path, id=name, marks=() if name in _FIRST else pytest.mark.long)
+
+
+@pytest.mark.parametrize("page", map(_page, PAGES))
 @pytest.mark.timeout(420)
 def test_what_the_page_shows_runs(desk: Path, cleared: Stack, page: Path) -> None:
     stack = cleared

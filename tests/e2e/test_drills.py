@@ -56,6 +56,7 @@ def test_every_drill_is_done_by_a_test() -> None:
     assert len(json.loads(drill("list", "--json").stdout)) == len(DRILLS)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_what_one_broker_goes_through(redis_server: RedisServer, postgres: PostgresServer) -> None:
     redis_server.ask().flushall()

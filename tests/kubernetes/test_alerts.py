@@ -91,6 +91,7 @@ def test_every_alert_has_a_case_in_which_it_fires_and_one_in_which_it_does_not()
 
 
 @pytest.mark.go
+@pytest.mark.long
 @pytest.mark.timeout(1500)
 def test_alerts_fire_when_they_should_and_name_their_runbook(promtool: Path, tmp_path: Path) -> None:
     (tmp_path / "rules.yaml").write_text(yaml.safe_dump({"groups": rules()}))

@@ -147,6 +147,7 @@ def test_the_job_of_the_chart_meters_what_tenants_did(cluster: Cluster) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_the_job_of_the_chart_advises_on_what_was_metered(cluster: Cluster) -> None:
     """After the one that meters: on usage that there is, of an instance that stays."""

@@ -71,6 +71,7 @@ def send(source: Source, events: int, seed: int, start_ms: int, span_h: float) -
     return generate(source.bootstrap_servers, 1, events, seed, span_h=span_h, start_ms=start_ms, paced=False)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_results_are_what_was_sent_over_two_runs(
     spark: SparkSession, layout: PipelineLayout, stack: Stack

@@ -7,7 +7,7 @@ import pytest
 from tests.integration.stack import Stack, running_stack
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+@pytest.fixture(scope="module", params=[pytest.param("sqlite", marks=pytest.mark.long), "postgres"])
 def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """A whole product for the tests of a file."""
     arguments = ("--deletion-grace", "0", "--workers", "4")
