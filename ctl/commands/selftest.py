@@ -15,13 +15,13 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 TIERS: Final = {
     "browser": "the console's pages in a headless chromium (Debian: apt install chromium)",
     "java": "Apache Kafka and its tools (needs a Java runtime and Maven)",
-    "go": "franz-go, sarama and kafka-go; the chart's alerts in promtool (needs a Go toolchain)",
+    "go": "franz-go, sarama and kafka-go (needs a Go toolchain)",
     "spark": "the pipeline's jobs (Spark's Kafka and Delta jars come from Maven Central)",
     "release": "a release without its checkout, and upgrades to it (npm's registry; the clone's history)",
     "apache": "Apache Kafka's own client tests at a vip:vport (needs a Java runtime and Maven)",
     "ecosystem": "Streams, Connect, MirrorMaker 2, Flink, Debezium, mixed groups (Java, Maven, Go, npm)",
     "clients": "twelve clients of five languages at a vip:vport (Java, Maven, Go, Rust, npm)",
-    "long": "many seeds, long soak",
+    "long": "many seeds, long soak, every page of the documents, promtool (what all of these need)",
 }
 
 
