@@ -15,8 +15,7 @@ export default defineConfig({
     paraglideVitePlugin({
       project: './project.inlang',
       outdir: './src/paraglide',
-      // English alone while pages are left that have no Chinese.
-      strategy: ['baseLocale'],
+      strategy: ['localStorage', 'preferredLanguage', 'baseLocale'],
     }),
   ],
   build: {
@@ -25,7 +24,24 @@ export default defineConfig({
     target: 'es2022',
     modulePreload: { polyfill: false },
     chunkSizeWarningLimit: 2048, // the reference of the API, which few people open
-    rollupOptions: { input: ['index.html', 'docs/index.html'] },
+    rollupOptions: {
+      input: ['index.html', 'docs/index.html'],
+      output: {
+        // A page is a file with its own texts; what several need is one file, not one for each message.
+        codeSplitting: {
+          groups: [
+            { name: 'url', test: /lib\/url/, priority: 2 },
+            {
+              name: 'shared',
+              test: /^(?!\0|.*(uplot|ui\/Chart|ui\/SeriesCard|lib\/url)).*$/,
+              minShareCount: 2,
+              priority: 1,
+            },
+            { name: 'charts', test: /uplot|ui\/Chart|ui\/SeriesCard/ },
+          ],
+        },
+      },
+    },
   },
   server: { host: '127.0.0.1', proxy: { '/v1': { target: api, changeOrigin: true } } },
 });

@@ -1,4 +1,4 @@
-"""The palette by keyboard: to instances, topics of the open one, orders."""
+"""The palette by keyboard: to instances, topics of the open one, orders; and the language that is kept."""
 
 import uuid
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.conftest import Console, log_in
 from tests.integration.stack import Stack
 
 pytestmark = pytest.mark.browser
@@ -69,3 +70,19 @@ def test_a_phone_has_it_behind_a_button(page: Page, shop: dict[str, Any]) -> Non
     page.get_by_role("option", name=shop["name"]).click()
     expect(page.get_by_role("heading", name=shop["name"])).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_the_language_that_is_chosen_is_kept(blank: Page, console: Console) -> None:
+    log_in(blank, console.password)
+    blank.get_by_label("Language").select_option("中文")
+    expect(blank.get_by_role("navigation", name="主导航").get_by_role("link", name="实例")).to_be_visible()
+    expect(blank.locator("html")).to_have_attribute("lang", "zh-CN")
+    blank.reload()
+    expect(blank.get_by_role("navigation", name="主导航")).to_be_visible()
+    blank.keyboard.press("Control+k")
+    blank.get_by_role("combobox", name="实例").fill("创建")
+    blank.keyboard.press("Enter")
+    expect(blank.get_by_role("dialog").get_by_label("生产速率")).to_be_visible()
+    blank.keyboard.press("Escape")
+    blank.get_by_label("语言").select_option("English")
+    expect(blank.get_by_role("navigation", name="Main")).to_be_visible()

@@ -3,12 +3,13 @@
 import type { Advice, SkewSummary, Urgency } from '../api';
 import type { Tone } from '../ui/Badge.svelte';
 import { formatBytes, formatRate } from './units';
+import { m } from '../paraglide/messages';
 
 export const URGENCIES: Record<Urgency, { tone: Tone; text: string; about: string }> = {
-  now: { tone: 'danger', text: 'now', about: 'Clients are held back or refused, or will be within days' },
-  soon: { tone: 'warn', text: 'soon', about: 'A size will be outgrown' },
-  saving: { tone: 'info', text: 'saving', about: 'A smaller size would do' },
-  none: { tone: 'ok', text: 'fits', about: 'The sizes fit' },
+  now: { tone: 'danger', text: m.urgency_now(), about: m.clients_are_held_back_or_refused_or_will_be() },
+  soon: { tone: 'warn', text: m.urgency_soon(), about: m.a_size_will_be_outgrown() },
+  saving: { tone: 'info', text: m.urgency_saving(), about: m.a_smaller_size_would_do() },
+  none: { tone: 'ok', text: m.urgency_fits(), about: m.the_sizes_fit() },
 };
 
 export interface Size {
@@ -21,19 +22,19 @@ export interface Size {
 export function sizesOf(advice: Advice): Size[] {
   return [
     {
-      label: 'Produce',
+      label: m.produce(),
       now: formatRate(advice.produce_rate_bytes_per_s),
       recommended: formatRate(advice.recommended_produce_rate_bytes_per_s),
       action: advice.produce_action,
     },
     {
-      label: 'Consume',
+      label: m.consume(),
       now: formatRate(advice.consume_rate_bytes_per_s),
       recommended: formatRate(advice.recommended_consume_rate_bytes_per_s),
       action: advice.consume_action,
     },
     {
-      label: 'Capacity',
+      label: m.capacity(),
       now: formatBytes(advice.capacity_bytes),
       recommended: formatBytes(advice.recommended_capacity_bytes),
       action: advice.capacity_action,
@@ -46,12 +47,17 @@ const days = (count: number): string => (count < 10 ? count.toFixed(1) : String(
 /** `in 12 days`, with its band behind; a dash where it does not fill. */
 export function fullIn(advice: Advice): { text: string; band: string } {
   if (advice.days_to_full === null) {
-    return { text: advice.is_enough_history ? 'not in sight' : 'not known yet', band: '' };
+    return { text: advice.is_enough_history ? m.not_in_sight() : m.not_known_yet(), band: '' };
   }
   const low = advice.days_to_full_low;
   const high = advice.days_to_full_high;
-  const band = low === null ? '' : high === null ? `${days(low)} days or more` : `${days(low)} to ${days(high)} days`;
-  return { text: `in ${days(advice.days_to_full)} days`, band };
+  const band =
+    low === null
+      ? ''
+      : high === null
+        ? m.low_days_or_more({ low: days(low) })
+        : m.low_to_high_days({ low: days(low), high: days(high) });
+  return { text: m.in_days_to_full_days({ days_to_full: days(advice.days_to_full) }), band };
 }
 
 /** The lower one of both directions, of those that are known. */

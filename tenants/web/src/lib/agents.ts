@@ -1,5 +1,7 @@
 // What a browser calls itself, as a person would.
 
+import { m } from '../paraglide/messages';
+
 const BROWSERS: [RegExp, string][] = [
   [/\bEdg\//, 'Edge'],
   [/\bOPR\//, 'Opera'],
@@ -19,8 +21,8 @@ const first = (known: [RegExp, string][], text: string): string | undefined =>
   known.find(([pattern]) => pattern.test(text))?.[1];
 
 export function agentName(agent: string | null): string {
-  if (!agent) return 'unknown';
+  if (!agent) return m.unknown();
   const browser = first(BROWSERS, agent);
   const system = first(SYSTEMS, agent);
-  return browser ? (system ? `${browser} on ${system}` : browser) : agent.slice(0, 40);
+  return browser ? (system ? m.browser_on_system({ browser, system }) : browser) : agent.slice(0, 40);
 }

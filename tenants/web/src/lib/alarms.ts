@@ -2,14 +2,16 @@
 
 import type { Alarm, AlarmRule } from '../api';
 import type { Tone } from '../ui/Badge.svelte';
-import { counted, formatCount } from './units';
+import { formatCount } from './units';
+import { m } from '../paraglide/messages';
+import { alarmWord } from './words';
 
 export const SILENCES: [number, string][] = [
-  [1, '1 hour'],
-  [4, '4 hours'],
-  [24, '1 day'],
-  [7 * 24, '7 days'],
-  [30 * 24, '30 days'],
+  [1, m.n_1_hour()],
+  [4, m.n_4_hours()],
+  [24, m.n_1_day()],
+  [7 * 24, m.n_7_days()],
+  [30 * 24, m.n_30_days()],
 ];
 const HOUR_MS = 3_600_000;
 const LONGEST_HOURS = 30 * 24;
@@ -27,10 +29,10 @@ export const isQuiet = (alarm: Alarm): boolean => alarm.acknowledged_at !== null
 export function stateWords(alarm: Alarm): [Tone, string] {
   if (isRaised(alarm)) {
     const tone = isQuiet(alarm) ? 'warn' : 'danger';
-    return alarm.state === 'unknown' ? [tone, 'raised, unknown now'] : [tone, 'raised'];
+    return alarm.state === 'unknown' ? [tone, m.raised_unknown_now()] : [tone, m.raised()];
   }
-  if (!alarm.rule.enabled) return ['neutral', 'off'];
-  return alarm.state === 'ok' ? ['ok', 'ok'] : ['neutral', 'unknown'];
+  if (!alarm.rule.enabled) return ['neutral', m.alarm_off()];
+  return alarm.state === 'ok' ? ['ok', m.alarm_ok()] : ['neutral', m.unknown()];
 }
 
 /** Raised first, those that nobody has seen before the others; unknown before well, off last. */
@@ -45,10 +47,16 @@ export function inOrder(alarms: Alarm[]): Alarm[] {
 
 /** The figures of a rule. A figure of now has no window, and keeps none. */
 export function ruleWords(rule: AlarmRule): string {
-  if (!rule.enabled) return 'Off: it is not looked at';
-  const window = rule.window_minutes > 0 ? ` within ${rule.window_minutes} min` : '';
-  const looks = (count: number): string => counted(count, 'look');
-  return `From ${formatCount(rule.threshold)} (${rule.unit})${window}; raised after ${looks(rule.raise_after)}, cleared after ${looks(rule.clear_after)} of 10 s`;
+  if (!rule.enabled) return m.off_it_is_not_looked_at();
+  const window = rule.window_minutes > 0 ? m.within_window_minutes_min({ window_minutes: rule.window_minutes }) : '';
+  const looks = (count: number): string => m.looks_counted({ count });
+  return m.from_threshold_unit_window_raised_after({
+    threshold: formatCount(rule.threshold),
+    unit: alarmWord(rule.kind, 'unit', rule.unit),
+    window,
+    raise_after: looks(rule.raise_after),
+    clear_after: looks(rule.clear_after),
+  });
 }
 
 /** A whole number as people type it; null: it is none. */

@@ -3,6 +3,7 @@
 import createClient, { type Middleware } from 'openapi-fetch';
 import type { Page, paths, Problem } from '../api';
 import { root } from './url';
+import { m } from '../paraglide/messages';
 
 export class ApiProblem extends Error {
   constructor(readonly problem: Problem) {
@@ -44,9 +45,11 @@ export function query(values: Record<string, string | number | null | undefined>
 async function problemOf(response: Response): Promise<Problem> {
   const fallback: Problem = {
     type: 'about:blank',
-    title: response.statusText || 'Request failed',
+    title: response.statusText || m.request_failed(),
     status: response.status,
-    detail: `The console answered ${response.status} ${response.statusText}`.trim(),
+    detail: m
+      .the_console_answered_status_status_text({ status: response.status, status_text: response.statusText })
+      .trim(),
   };
   if (!(response.headers.get('content-type') ?? '').includes('json')) return fallback;
   try {
@@ -71,9 +74,9 @@ const ours: Middleware = {
   onError() {
     return new ApiProblem({
       type: 'about:blank',
-      title: 'Not reachable',
+      title: m.not_reachable(),
       status: 0,
-      detail: 'The console cannot be reached. Check that it is running; the page tries again by itself.',
+      detail: m.the_console_cannot_be_reached_check_that_it(),
     });
   },
 };
@@ -111,4 +114,4 @@ export async function everything<T>(
 }
 
 export const messageOf = (error: unknown): string =>
-  error instanceof Error ? error.message : 'Something unexpected happened';
+  error instanceof Error ? error.message : m.something_unexpected_happened();

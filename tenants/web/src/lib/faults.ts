@@ -1,6 +1,7 @@
 // Injected faults: what each kind does and takes, and how long one still acts.
 
 import type { FaultKind, FaultStart } from '../api';
+import { m } from '../paraglide/messages';
 
 export type Parameter = 'delay_ms' | 'throttle_time_ms' | 'share_percent' | 'above_bytes' | 'once';
 
@@ -14,38 +15,38 @@ export interface KindOf {
 export const KINDS: readonly KindOf[] = [
   {
     kind: 'latency',
-    title: 'Latency',
-    about: 'Requests wait before anything is done with them.',
+    title: m.latency(),
+    about: m.requests_wait_before_anything_is_done_with(),
     takes: ['delay_ms', 'share_percent'],
   },
   {
     kind: 'throttling',
-    title: 'Throttling',
-    about: 'Answers say throttle_time_ms, and connections are left unread for so long, as above the quota.',
+    title: m.throttling(),
+    about: m.answers_say_throttle_time_ms_and_connections(),
     takes: ['throttle_time_ms'],
   },
   {
     kind: 'leader_loss',
-    title: 'Leader loss',
-    about: 'Produce, Fetch and ListOffsets are answered NOT_LEADER_OR_FOLLOWER.',
+    title: m.leader_loss(),
+    about: m.produce_fetch_and_listoffsets_are_answered(),
     takes: ['share_percent'],
   },
   {
     kind: 'connection_reset',
-    title: 'Connection reset',
-    about: 'Connections are reset, before a request is passed on or when its answer comes.',
+    title: m.connection_reset(),
+    about: m.connections_are_reset_before_a_request_is(),
     takes: ['share_percent', 'once'],
   },
   {
     kind: 'message_too_large',
-    title: 'Message too large',
-    about: 'Produce is answered MESSAGE_TOO_LARGE for batches above a size.',
+    title: m.message_too_large(),
+    about: m.produce_is_answered_message_too_large_for(),
     takes: ['above_bytes', 'share_percent'],
   },
   {
     kind: 'corrupt_checksum',
-    title: 'Corrupt checksum',
-    about: 'Produce is answered CORRUPT_MESSAGE.',
+    title: m.corrupt_checksum(),
+    about: m.produce_is_answered_corrupt_message(),
     takes: ['share_percent'],
   },
 ];
@@ -68,14 +69,14 @@ export function orderOf(asked: Asked): { order: FaultStart } | { faults: Record<
   const faults: Record<string, string> = {};
   const take = (name: Exclude<Parameter, 'once'>, text: string, unit: string): void => {
     const value = wholeOf(text);
-    if (value === null) faults[name] = `Enter a whole number of ${unit}`;
+    if (value === null) faults[name] = m.enter_a_whole_number_of_unit({ unit });
     else order[name] = value;
   };
-  if (takes.includes('delay_ms')) take('delay_ms', asked.delay, 'milliseconds');
-  if (takes.includes('throttle_time_ms')) take('throttle_time_ms', asked.delay, 'milliseconds');
-  if (takes.includes('above_bytes')) take('above_bytes', asked.above, 'bytes');
+  if (takes.includes('delay_ms')) take('delay_ms', asked.delay, m.unit_milliseconds());
+  if (takes.includes('throttle_time_ms')) take('throttle_time_ms', asked.delay, m.unit_milliseconds());
+  if (takes.includes('above_bytes')) take('above_bytes', asked.above, m.unit_bytes());
   if (takes.includes('once') && asked.once) order.once = true;
-  else if (takes.includes('share_percent')) take('share_percent', asked.share, 'percent');
+  else if (takes.includes('share_percent')) take('share_percent', asked.share, m.unit_percent());
   return Object.keys(faults).length > 0 ? { faults } : { order };
 }
 

@@ -1,6 +1,7 @@
 // What was recorded, as charts take it: columns over the times of its steps.
 
 import type { MarkList, SeriesView } from '../api';
+import { m } from '../paraglide/messages';
 
 export type Column = (number | null)[];
 
@@ -32,17 +33,17 @@ export interface ChartMark {
 }
 
 const WORDS: Record<string, string> = {
-  'instance.create': 'created',
-  'instance.change': 'changed',
-  'instance.delete': 'deleted',
-  'instance.suspend': 'suspended',
-  'instance.resume': 'resumed',
-  'instance.undelete': 'taken back',
-  'instance.purge': 'purged',
-  'fault.start': 'fault injected',
-  'fault.end': 'fault ended',
-  'alarm.raised': 'alarm raised',
-  'alarm.cleared': 'alarm cleared',
+  'instance.create': m.mark_created(),
+  'instance.change': m.mark_changed(),
+  'instance.delete': m.mark_deleted(),
+  'instance.suspend': m.mark_suspended(),
+  'instance.resume': m.mark_resumed(),
+  'instance.undelete': m.taken_back(),
+  'instance.purge': m.mark_purged(),
+  'fault.start': m.fault_injected(),
+  'fault.end': m.fault_ended(),
+  'alarm.raised': m.alarm_raised(),
+  'alarm.cleared': m.alarm_cleared(),
 };
 
 export const wordOf = (kind: string): string => WORDS[kind] ?? kind;

@@ -3,7 +3,13 @@
 import { getLocale, type Locale } from '../paraglide/runtime';
 
 export const NAMES: Record<Locale, string> = { en: 'English', zh: '中文' };
-export const TAGS: Record<Locale, string> = { en: 'en', zh: 'zh-CN' };
+export const TAGS: Record<Locale, string> = { en: 'en-US', zh: 'zh-CN' };
 
-/** For `lang`, of what is written in the language that is chosen. */
+/** Of what is written in the language that is chosen, for numbers. */
 export const tag = (): string => TAGS[getLocale()];
+
+/** The same as the reader's own region writes it, for dates: whoever reads English may be anywhere. */
+export function regionalTag(): string {
+  const own = globalThis.navigator?.languages ?? [];
+  return own.find((one) => one.split('-')[0] === getLocale()) ?? tag();
+}

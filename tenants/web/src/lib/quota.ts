@@ -3,35 +3,35 @@
 import type { DirectionQuota, QuotaView, Rule } from '../api';
 import type { Flow } from './series';
 import { formatBytes } from './units';
+import { m } from '../paraglide/messages';
 
 export const RULES: Record<Rule, { title: string; about: string }> = {
-  no_brokers: { title: 'Nothing to share yet', about: 'No broker has reported a partition of this instance.' },
+  no_brokers: { title: m.nothing_to_share_yet(), about: m.no_broker_has_reported_a_partition_of_this() },
   hold: {
-    title: 'Holding',
-    about: 'A new quota master waits for two reports of everybody; until then each keeps the rate it applies.',
+    title: m.holding(),
+    about: m.a_new_quota_master_waits_for_two_reports_of(),
   },
   below_gate: {
-    title: 'Static shares: q = F',
-    about: 'Each uses less than 80 % of its static share, so it may use that share.',
+    title: m.static_shares_q_f(),
+    about: m.each_uses_less_than_80_percent_of_its_static(),
   },
   ratio_met: {
-    title: 'Shares follow traffic: q = P',
-    about: 'One passed 80 % of its share and the traffic is even (Pmin / Pmax is at least 0.8).',
+    title: m.shares_follow_traffic_q_p(),
+    about: m.one_passed_80_percent_of_its_share_and_the(),
   },
   headroom: {
-    title: 'Uneven traffic: headroom',
-    about:
-      'One passed 80 % of its share and the traffic is uneven: the busiest get P, the others P plus a tenth of Pmax, so that they can show they want more.',
+    title: m.uneven_traffic_headroom(),
+    about: m.one_passed_80_percent_of_its_share_and_the_2(),
   },
   level: {
-    title: 'More is wanted than T: water level',
-    about: 'Policy fair: each gets what its clients want, but none more than the level at which it all adds up to T.',
+    title: m.more_is_wanted_than_t_water_level(),
+    about: m.policy_fair_each_gets_what_its_clients_want(),
   },
   room: {
-    title: 'Everybody gets what it wants',
-    about: 'Policy fair: less is wanted than T; each gets what its clients want and a part of what is left.',
+    title: m.everybody_gets_what_it_wants(),
+    about: m.policy_fair_less_is_wanted_than_t_each_gets(),
   },
-  static: { title: 'Static policy: q = F', about: 'The operator chose fixed shares, whatever the traffic.' },
+  static: { title: m.static_policy_q_f(), about: m.the_operator_chose_fixed_shares_whatever_the() },
 };
 
 export interface Verdict {
@@ -48,10 +48,13 @@ export const totalOf = (view: QuotaView, flow: Flow): DirectionQuota => (flow ==
 export function verdictOf(view: QuotaView, of: Flow): Verdict {
   if (view.blocked && of === 'produce') {
     return {
-      title: 'Blocked: the instance is full',
-      about:
-        'Step 1: at capacity produce is blocked on every broker; consume is untouched. Delete records, shorten retention or resize.',
-      explanation: `${formatBytes(view.stored_bytes)} of ${formatBytes(view.capacity_bytes)} are stored; produce resumes below ${formatBytes(view.unblock_below_bytes)}.`,
+      title: m.blocked_the_instance_is_full(),
+      about: m.step_1_at_capacity_produce_is_blocked_on(),
+      explanation: m.stored_bytes_of_capacity_bytes_are_stored({
+        stored_bytes: formatBytes(view.stored_bytes),
+        capacity_bytes: formatBytes(view.capacity_bytes),
+        unblock_below_bytes: formatBytes(view.unblock_below_bytes),
+      }),
     };
   }
   const flow = totalOf(view, of);
@@ -61,11 +64,11 @@ export function verdictOf(view: QuotaView, of: Flow): Verdict {
 
 /** What the letters of the rule stand for; shown beside every chart and table that uses them. */
 export const LETTERS: [string, string][] = [
-  ['T', 'the rate the instance bought'],
-  ['r', 'rate now: what was used between the last two reports over the time between them'],
-  ['F', 'static share: T by partitions led; of request time half for brokers, half for gateway workers'],
-  ['P', 'share in proportion to traffic'],
-  ['q', 'allocated: what the broker or worker lets through'],
+  ['T', m.the_rate_the_instance_bought()],
+  ['r', m.rate_now_what_was_used_between_the_last_two()],
+  ['F', m.static_share_t_by_partitions_led_of_request()],
+  ['P', m.share_in_proportion_to_traffic()],
+  ['q', m.allocated_what_the_broker_or_worker_lets()],
 ];
 
 export const FLOWS: readonly Flow[] = ['produce', 'consume', 'cpu'];
@@ -83,4 +86,4 @@ export const heldBackMs = (view: QuotaView): number =>
   Math.max(...FLOWS.map((flow) => totalOf(view, flow).throttled_ms_per_s));
 
 /** Throttled milliseconds of each second as people read them. */
-export const formatThrottle = (msPerS: number): string => (msPerS === 0 ? 'none' : `${Math.round(msPerS)} ms/s`);
+export const formatThrottle = (msPerS: number): string => (msPerS === 0 ? m.none() : `${Math.round(msPerS)} ms/s`);

@@ -3,6 +3,7 @@
 import type { Permission, Role, RoleList } from '../api';
 import { api, told } from './client';
 import { session } from './session.svelte';
+import { permissionWords } from './words';
 
 class Roles {
   #table = $state.raw<RoleList | null>(null);
@@ -20,7 +21,9 @@ class Roles {
   /** What a role may do, in words. */
   meanings(role: Role): string[] {
     const held: Permission[] = this.#table?.items.find((one) => one.role === role)?.permissions ?? [];
-    return (this.#table?.meanings ?? []).filter((one) => held.includes(one.permission)).map((one) => one.meaning);
+    return (this.#table?.meanings ?? [])
+      .filter((one) => held.includes(one.permission))
+      .map((one) => permissionWords(one.permission, one.meaning));
   }
 }
 

@@ -2,6 +2,7 @@
 
 import type { Run } from '../api';
 import { formatBytes, formatDuration } from './units';
+import { tag } from './language';
 
 interface Seen {
   atMs: number;
@@ -57,7 +58,7 @@ export function formatFigure(name: string, value: number): string {
   return formatCompact(value);
 }
 
-const COMPACT = new Intl.NumberFormat('en-US', { notation: 'compact', maximumFractionDigits: 1 });
+const COMPACT = new Intl.NumberFormat(tag(), { notation: 'compact', maximumFractionDigits: 1 });
 /** Long numbers shortened for narrow places: 12.3M. */
 export function formatCompact(value: number): string {
   if (value > 0 && value < 1) return '<1';

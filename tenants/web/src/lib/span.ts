@@ -1,16 +1,18 @@
 // Which time charts show, as the page's URL says: the last so long, or from a moment to another.
 
+import { m } from '../paraglide/messages';
+
 export type Range = { last: string; ms: number } | { fromMs: number; toMs: number };
 
 const MINUTE = 60_000;
 const DAY = 86_400_000;
 export const LASTS: [string, number, string][] = [
-  ['15m', 15 * MINUTE, '15 min'],
-  ['1h', 60 * MINUTE, '1 h'],
-  ['6h', 360 * MINUTE, '6 h'],
-  ['24h', DAY, '24 h'],
-  ['7d', 7 * DAY, '7 d'],
-  ['30d', 30 * DAY, '30 d'],
+  ['15m', 15 * MINUTE, m.last_15_min()],
+  ['1h', 60 * MINUTE, m.last_1_h()],
+  ['6h', 360 * MINUTE, m.last_6_h()],
+  ['24h', DAY, m.last_24_h()],
+  ['7d', 7 * DAY, m.last_7_d()],
+  ['30d', 30 * DAY, m.last_30_d()],
 ];
 export const SPAN_MS_MIN = 60_000;
 export const SPAN_MS_MAX = 31 * DAY;

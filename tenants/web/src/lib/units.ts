@@ -1,5 +1,8 @@
 // Sizes, rates and times as people read and write them. Decimal units (MB = 10^6), as everywhere in Portico.
 
+import { m } from '../paraglide/messages';
+import { regionalTag, tag } from './language';
+
 const FACTORS: Record<string, number> = {
   '': 1,
   b: 1,
@@ -41,10 +44,6 @@ export function formatBytes(count: number): string {
   return `${Math.round(count)} B`;
 }
 
-/** `1 topic`, `2 topics`. */
-export const counted = (count: number, noun: string): string =>
-  `${formatCount(count)} ${noun}${count === 1 ? '' : 's'}`;
-
 /** CPU time per second out of microseconds: 1,000 ms/s are one core. */
 export function formatCpu(usPerS: number): string {
   const ms = usPerS / 1000;
@@ -72,51 +71,63 @@ export function parseBytes(text: string, kind: 'size' | 'rate'): Parsed {
   const match = /^\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*(\/s)?\s*$/i.exec(text);
   const factor = match?.[2] === undefined ? undefined : FACTORS[match[2].toLowerCase()];
   if (!match || factor === undefined || (match[3] && kind === 'size')) {
-    return { problem: `Write it like ${example} (B, kB, MB, GB, TB, KiB, MiB, GiB, TiB)` };
+    return { problem: m.write_it_like_example_b_kb_mb_gb_tb_kib_mib({ example }) };
   }
   const value = Math.round(Number(match[1]) * factor);
-  if (value <= 0) return { problem: 'Must be more than zero' };
-  if (value > Number.MAX_SAFE_INTEGER) return { problem: 'Too large' };
+  if (value <= 0) return { problem: m.must_be_more_than_zero() };
+  if (value > Number.MAX_SAFE_INTEGER) return { problem: m.too_large() };
   return { value };
 }
 
-const DURATIONS: [string, number][] = [
+type Duration = 'd' | 'h' | 'min' | 's' | 'ms';
+const DURATIONS: [Exclude<Duration, 'ms'>, number][] = [
   ['d', 86_400_000],
   ['h', 3_600_000],
   ['min', 60_000],
   ['s', 1000],
 ];
+const TIMES: Record<Duration, (inputs: { count: number }) => string> = {
+  d: m.duration_d,
+  h: m.duration_h,
+  min: m.duration_min,
+  s: m.duration_s,
+  ms: m.duration_ms,
+};
 
-export function formatDuration(ms: number): string {
+function duration(ms: number, part: (count: number, unit: Duration) => string): string {
   const sign = ms < 0 ? '-' : '';
   let rest = Math.abs(ms);
   const parts: string[] = [];
   for (const [unit, size] of DURATIONS) {
     const whole = Math.floor(rest / size);
-    if (whole > 0) parts.push(`${whole} ${unit}`);
+    if (whole > 0) parts.push(part(whole, unit));
     rest -= whole * size;
     if (parts.length === 2) break;
   }
-  if (parts.length === 0) return `${sign}${Math.round(rest)} ms`;
+  if (parts.length === 0) return sign + part(Math.round(rest), 'ms');
   return sign + parts.join(' ');
 }
 
+export const formatDuration = (ms: number): string => duration(ms, (count, unit) => TIMES[unit]({ count }));
+/** As it is typed in every language, for forms. */
+export const typedDuration = (ms: number): string => duration(ms, (count, unit) => `${count} ${unit}`);
+
 /** How long a group is behind; null: not known, or not yet. Not known is never 0. */
 export function formatLag(seconds: number | null): string {
-  return seconds === null ? '…' : seconds === 0 ? '0 s' : formatDuration(seconds * 1000);
+  return seconds === null ? '…' : seconds === 0 ? m.duration_s({ count: 0 }) : formatDuration(seconds * 1000);
 }
 
 /** Milliseconds of `7d`, `12 h`, `30 min`, `90s`, `500 ms`. */
 export function parseDuration(text: string): Parsed {
   const match = /^\s*(\d+(?:\.\d+)?)\s*(d|days?|h|hours?|min|minutes?|s|seconds?|ms)\s*$/i.exec(text);
-  if (!match) return { problem: 'Write it like 7 d, 12 h, 30 min or 90 s' };
+  if (!match) return { problem: m.write_it_like_7_d_12_h_30_min_or_90_s() };
   const word = match[2]!.toLowerCase();
   const unit = word === 'ms' ? 'ms' : word.startsWith('min') ? 'min' : word[0]!;
   const size = unit === 'ms' ? 1 : (DURATIONS.find(([name]) => name === unit)?.[1] ?? 1);
   return { value: Math.round(Number(match[1]) * size) };
 }
 
-const whole = new Intl.NumberFormat('en-US', { maximumFractionDigits: 0 });
+const whole = new Intl.NumberFormat(tag(), { maximumFractionDigits: 0 });
 export const formatCount = (value: number): string => whole.format(value);
 
 export function formatPercent(part: number, of: number): string {
@@ -133,7 +144,7 @@ export function formatMoney(minor: number, digits: number, currency: string): st
     minimumFractionDigits: digits,
     maximumFractionDigits: digits,
   } as const;
-  return new Intl.NumberFormat('en-US', options).format(minor / 10 ** digits);
+  return new Intl.NumberFormat(tag(), options).format(minor / 10 ** digits);
 }
 
 /** An exact decimal of the API, grouped and without trailing zeros: `1234.500000` is 1,234.5. */
@@ -144,13 +155,13 @@ export function formatQuantity(decimal: string): string {
   return `${decimal.startsWith('-') ? '-' : ''}${grouped}${rest && `.${rest}`}`;
 }
 
-const clock = new Intl.DateTimeFormat(undefined, {
+const clock = new Intl.DateTimeFormat(regionalTag(), {
   hour: '2-digit',
   minute: '2-digit',
   second: '2-digit',
   hour12: false,
 });
-const stamp = new Intl.DateTimeFormat(undefined, {
+const stamp = new Intl.DateTimeFormat(regionalTag(), {
   year: 'numeric',
   month: 'short',
   day: '2-digit',
@@ -165,9 +176,9 @@ const stamp = new Intl.DateTimeFormat(undefined, {
 export const formatTime = (at: string | number): string => stamp.format(new Date(at));
 export const formatClock = (atMs: number): string => clock.format(new Date(atMs));
 export const zoneName = (): string =>
-  stamp.formatToParts(new Date()).find((part) => part.type === 'timeZoneName')?.value ?? 'local time';
+  stamp.formatToParts(new Date()).find((part) => part.type === 'timeZoneName')?.value ?? m.local_time();
 
-const date = new Intl.DateTimeFormat(undefined, { month: 'short', day: '2-digit' });
+const date = new Intl.DateTimeFormat(regionalTag(), { month: 'short', day: '2-digit' });
 export const formatDate = (at: string | number): string => date.format(new Date(at));
 
 /** A part of a whole that is only told as 100 % when it is all of it. */
@@ -175,7 +186,7 @@ export const formatShareDone = (share: number): string => `${Math.floor(Math.min
 
 export function formatAgo(at: string | number, nowMs: number): string {
   const age = nowMs - new Date(at).getTime();
-  if (age < 2000) return 'just now';
+  if (age < 2000) return m.just_now();
   const text = formatDuration(age).split(' ').slice(0, 2).join(' ');
-  return `${text} ago`;
+  return m.ago({ time: text });
 }

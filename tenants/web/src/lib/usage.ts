@@ -1,6 +1,8 @@
 // Months, and series of usage as charts and tables take them. Usage and bills are counted in UTC.
 
 import type { UsagePeriod } from '../api';
+import { m } from '../paraglide/messages';
+import { tag } from './language';
 
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
@@ -25,15 +27,15 @@ export function monthsSince(firstMs: number, nowMs: number): string[] {
   return months;
 }
 
-const NAMED = new Intl.DateTimeFormat('en-US', { month: 'long', year: 'numeric', timeZone: 'UTC' });
+const NAMED = new Intl.DateTimeFormat(tag(), { month: 'long', year: 'numeric', timeZone: 'UTC' });
 export const monthName = (month: string): string => NAMED.format(new Date(monthSpan(month)[0]));
 
-const DAY = new Intl.DateTimeFormat('en-US', { month: 'short', day: 'numeric', timeZone: 'UTC' });
-const TIME = new Intl.DateTimeFormat('en-US', { hour: '2-digit', minute: '2-digit', hour12: false, timeZone: 'UTC' });
+const DAY = new Intl.DateTimeFormat(tag(), { month: 'short', day: 'numeric', timeZone: 'UTC' });
+const TIME = new Intl.DateTimeFormat(tag(), { hour: '2-digit', minute: '2-digit', hour12: false, timeZone: 'UTC' });
 /** `Nov 5`, or `Nov 5, 13:00 UTC` where it is not midnight. */
 export const formatUtcDay = (atMs: number): string => DAY.format(new Date(atMs));
 export const formatUtcHour = (atMs: number): string =>
-  `${DAY.format(new Date(atMs))}, ${TIME.format(new Date(atMs)).replace(/^24/, '00')} UTC`;
+  m.at_utc({ day: DAY.format(new Date(atMs)), time: TIME.format(new Date(atMs)).replace(/^24/, '00') });
 export const formatUtcTick = (atMs: number): string =>
   atMs % DAY_MS === 0 ? formatUtcDay(atMs) : TIME.format(new Date(atMs)).replace(/^24/, '00');
 
