@@ -206,7 +206,7 @@ def _page(path: Path) -> Any:
     return pytest.param(path, id=name, marks=() if name in _FIRST else pytest.mark.long)
 
 
-@pytest.mark.parametrize("page", map(_page, PAGES))
+@pytest.mark.parametrize("page", [_page(each) for each in PAGES])
 @pytest.mark.timeout(420)
 def test_what_the_page_shows_runs(desk: Path, cleared: Stack, page: Path) -> None:
     stack = cleared
