@@ -85,21 +85,21 @@ def busy(stack: Stack) -> dict[str, Any]:
     return made
 
 
-@pytest.fixture(params=["light", "dark"])
-def scheme(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture(params=[(1440, 900), (390, 844)], ids=["desk", "phone"])
-def looked_at(
-    request: pytest.FixtureRequest, browser: Browser, console: Console, scheme: str
-) -> Iterator[Page]:
+@pytest.fixture(
+    params=[
+        pytest.param((1440, 900, "light"), id="desk-light"),
+        pytest.param((390, 844, "dark"), id="phone-dark"),
+        pytest.param((1440, 900, "dark"), id="desk-dark", marks=pytest.mark.long),
+        pytest.param((390, 844, "light"), id="phone-light", marks=pytest.mark.long),
+    ]
+)
+def looked_at(request: pytest.FixtureRequest, browser: Browser, console: Console) -> Iterator[Page]:
     """A page of nobody yet."""
-    width, height = request.param
+    width, height, scheme = request.param
     context = browser.new_context(
         viewport={"width": width, "height": height},
         base_url=console.url,
-        color_scheme="dark" if scheme == "dark" else "light",
+        color_scheme=scheme,
         reduced_motion="reduce",
         bypass_csp=True,  # the script is put into the page
     )
