@@ -31,7 +31,7 @@ TABS: Final = (
         "quota",
         "history",
     ),
-    *("usage", "bill", "faults", "clients"),
+    *("usage", "bill", "faults", "clients", "connections"),
 )
 DIALOGS: Final = (
     ("instances", "Create instance"),

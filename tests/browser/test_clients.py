@@ -62,7 +62,31 @@ def test_a_client_is_seen_with_what_it_tells(page: Page, stack: Stack) -> None:
     expect(row).to_contain_text(re.compile(r"\d ms"))
     PICTURES.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=PICTURES / "clients.png", full_page=True)
+    _is_connected(page, made["id"])
+    page.goto(f"/#/instances/{made['id']}/clients")
     del producer
     expect(row).to_contain_text("ended", timeout=_PATIENCE_MS)
     stack.api("PATCH", f"instances/{made['id']}", {"client_metrics": False})
     expect(page.get_by_text("Clients are not asked")).to_be_visible(timeout=_PATIENCE_MS)
+
+
+def _is_connected(page: Page, instance: str) -> None:
+    """The overview leads to who is connected, which gateways count whatever a client tells."""
+    page.goto(f"/#/instances/{instance}/overview")
+    page.get_by_role("button", name="Why am I slow?").click()
+    page.get_by_role("link", name="Busiest clients:").click()
+    row = page.get_by_role("row").filter(has_text="orders-app")
+    expect(row).to_contain_text("rdkafka", timeout=_PATIENCE_MS)
+    expect(row).to_contain_text("127.0.0.1")
+    page.get_by_role("button", name="Address").click()
+    expect(page).to_have_url(re.compile("sort=address$"))
+    page.get_by_label("Search clients").fill("nobody-like-this")
+    expect(row).to_have_count(0)
+    page.get_by_label("Search clients").fill("orders")
+    expect(row).to_be_visible()
+    page.screenshot(path=PICTURES / "connections.png", full_page=True)
+    page.set_viewport_size({"width": 390, "height": 844})
+    expect(row.get_by_text("127.0.0.1").first).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.screenshot(path=PICTURES / "connections-phone.png", full_page=True)
+    page.set_viewport_size({"width": 1440, "height": 900})

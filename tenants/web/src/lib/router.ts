@@ -25,6 +25,7 @@ export const INSTANCE_TABS = [
   'topics',
   'groups',
   'clients',
+  'connections',
   'alarms',
   'whitelist',
   'quota',

@@ -8,6 +8,7 @@ export const TAB_TITLES: Record<InstanceTab, () => string> = {
   topics: m.topics,
   groups: m.groups,
   clients: m.clients,
+  connections: m.connections_tab,
   alarms: m.alarms,
   whitelist: m.whitelist,
   quota: m.quota,
