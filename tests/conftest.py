@@ -11,9 +11,9 @@ from hypothesis import Phase, is_hypothesis_test, settings
 
 from contracts import invariants
 from runtime.logs import for_people
-from tests.integration.stack import Stack, running_stack
 from tests.servers.postgres import PostgresServer
 from tests.servers.redis_server import RedisServer, running_redis
+from tests.stacks import whole_product
 
 os.environ[invariants.VARIABLE] = "1"  # for processes that tests start
 invariants.check_if_asked(os.environ)
@@ -56,6 +56,9 @@ def _shorten(function: Any, machine: Any) -> None:
     setattr(holder, name, settings(asked, max_examples=min(asked.max_examples, _MUTANTS_EXAMPLES_MAX)))
 
 
+stack = whole_product
+
+
 @pytest.fixture(autouse=True)
 def _logs_as_before() -> Iterator[None]:
     """Commands that a test runs in this process set up the logs of theirs."""
@@ -66,14 +69,6 @@ def _logs_as_before() -> Iterator[None]:
     if structlog.get_config() != before:
         structlog.configure(**before)
         logging.root.handlers[:] = handlers
-
-
-@pytest.fixture(scope="session")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """One whole product for all end-to-end tests that leave it as healthy as they found it."""
-    arguments = ("--deletion-grace", "0", "--webhook-allow", "127.0.0.0/8")
-    with running_stack(tmp_path_factory.mktemp("stack") / "data", *arguments) as running:
-        yield running
 
 
 @pytest.fixture(scope="session")

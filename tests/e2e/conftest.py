@@ -1,11 +1,14 @@
-"""One cluster for the tests that hurt brokers; each leaves it whole."""
+"""A stack for tests that leave it as it was, a stack and a cluster for those that kill and leave it whole."""
 
 from collections.abc import Iterator
 
 import pytest
 
 from tests.e2e.cluster import Cluster
-from tests.integration.stack import running_stack
+from tests.integration.stack import Stack, running_stack
+from tests.stacks import whole_product
+
+stack = whole_product
 
 
 @pytest.fixture(scope="package")
@@ -13,3 +16,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     data_dir = tmp_path_factory.mktemp("cluster") / "data"
     with running_stack(data_dir, "--session-timeout-ms", "2000", brokers=3) as stack:
         yield Cluster(stack)
+
+
+@pytest.fixture(scope="package")
+def own_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    with running_stack(tmp_path_factory.mktemp("own") / "data") as running:
+        yield running

@@ -58,8 +58,15 @@ def _rounds(cluster: Cluster, role: str, fault: str, rounds: int) -> None:
         assert set(acknowledged) <= set(stored), "acknowledged and lost"
 
 
-@pytest.mark.parametrize("fault", ["kill", "pause"])
-@pytest.mark.parametrize("role", ["leader", "controller"])
+@pytest.mark.parametrize(
+    ("role", "fault"),
+    [
+        ("leader", "kill"),
+        ("controller", "pause"),
+        pytest.param("leader", "pause", marks=pytest.mark.long),
+        pytest.param("controller", "kill", marks=pytest.mark.long),
+    ],
+)
 def test_a_broker_goes_and_nothing_acknowledged_is_lost(cluster: Cluster, role: str, fault: str) -> None:
     _rounds(cluster, role, fault, rounds=1)
 

@@ -159,6 +159,7 @@ def _lose_masters_database(stack: Stack, instance: Filled) -> None:
     _until(lambda: _answers(stack) and _lease_epoch(stack, instance) // TERM_FACTOR > before // TERM_FACTOR)
 
 
+@pytest.mark.long
 def test_the_masters_database_is_lost_and_then_the_consoles(own_stack: Stack) -> None:
     stack = own_stack
     kept = Filled(stack, "kept")
@@ -257,6 +258,7 @@ def test_a_deletion_of_before_the_copy_is_no_order_after_it(tmp_path: Path) -> N
         back.check_whole()
 
 
+@pytest.mark.long
 def test_a_broker_that_is_away_is_waited_for_and_purges_when_it_is_back(tmp_path: Path) -> None:
     arguments = ("--workers", "1", "--deletion-grace", "0", "--hang-timeout-ms", "0")
     with running_stack(tmp_path / "data", *arguments, brokers=3) as stack:

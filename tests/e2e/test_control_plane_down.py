@@ -3,21 +3,13 @@
 import os
 import signal
 import time
-from collections.abc import Iterator
 from typing import Any
 
-import pytest
 from confluent_kafka import Producer
 
 from tests.e2e.records import CountingProducer, create_topic, read_all
 from tests.integration.broker.fake_control import wait_until
-from tests.integration.stack import Stack, running_stack
-
-
-@pytest.fixture(scope="module")
-def own_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    with running_stack(tmp_path_factory.mktemp("down") / "data") as running:
-        yield running
+from tests.integration.stack import Stack
 
 
 def test_restarted_processes_serve_from_their_caches(own_stack: Stack) -> None:

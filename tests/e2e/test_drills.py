@@ -121,6 +121,7 @@ def _state(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
+@pytest.mark.long
 def test_a_drill_that_is_stopped_undoes_its_fault(stack: Stack) -> None:
     control = int(stack.facts["pids"]["control"][0])
     before = {one["id"] for one in stack.api("GET", "instances", limit=1000, tenant="*")["items"]}

@@ -1,19 +1,11 @@
 """A group of three members over 12 partitions at a vip:vport survives members and processes that die."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.e2e.records import create_topic
 from tests.integration.groups.feeder import PARTITIONS, Feeder, nothing_lost_or_repeated
 from tests.integration.groups.members import group_of_members
-from tests.integration.stack import Stack, running_stack
-
-
-@pytest.fixture
-def own_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    with running_stack(tmp_path_factory.mktemp("groups") / "data") as running:
-        yield running
+from tests.integration.stack import Stack
 
 
 @pytest.mark.timeout(240)

@@ -1,20 +1,13 @@
 """kill -9 of any process while a client produces: nothing acknowledged is lost, doubled or reordered."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.records import CountingProducer, create_topic, read_all
-from tests.integration.stack import Stack, running_stack
+from tests.integration.stack import Stack
 
 PARTITIONS = 2
-
-
-@pytest.fixture(scope="module")
-def own_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    with running_stack(tmp_path_factory.mktemp("kills") / "data") as running:
-        yield running
 
 
 @pytest.mark.parametrize("group", ["brokers", "gateways", "control"])

@@ -69,13 +69,8 @@ def _instances(stack: Stack) -> set[str]:
     return {one["id"] for one in stack.api("GET", "instances", limit=1000, tenant="*")["items"]}
 
 
-QUICK = ("console-users",)
-"""The shortest; of noisy neighbours the one below. The others are run in the tier `long`."""
-
-
-@pytest.mark.parametrize(
-    "run", [pytest.param(run, marks=() if run in QUICK else pytest.mark.long) for run in SHORT]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("run", SHORT)
 def test_a_scenario_reports_and_its_exit_code_is_the_verdict(stack: Stack, tmp_path: Path, run: str) -> None:
     name = next(name for name in ALWAYS if run.startswith(name))
     report, data = tmp_path / "report", tmp_path / "data"
@@ -125,10 +120,12 @@ def test_a_run_that_fails_its_bounds_ends_with_1_and_a_kept_run_binds_later_ones
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["moon"], "invalid choice"),
+        pytest.param(["moon"], "invalid choice", marks=pytest.mark.long),
         (["noisy-neighbour", "--kind", "moon"], "invalid choice"),
-        (["noisy-neighbour", "--baseline", "/none"], "there is no baseline /none"),
-        (["judge", "/none"], "holds no report"),
+        pytest.param(
+            ["noisy-neighbour", "--baseline", "/none"], "there is no baseline /none", marks=pytest.mark.long
+        ),
+        pytest.param(["judge", "/none"], "holds no report", marks=pytest.mark.long),
     ],
 )
 def test_wrong_usage_makes_no_load(arguments: list[str], says: str) -> None:

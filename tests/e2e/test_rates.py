@@ -55,6 +55,7 @@ def drive(traffic: Traffic, frame: bytes, *, answers: bool, from_s: float) -> No
         traffic.faults.append(str(error))
 
 
+@pytest.mark.long
 @pytest.mark.timeout(150)
 def test_full_load_gets_what_was_bought(stack: Stack) -> None:
     work = load.workload(BATCH_BYTES)

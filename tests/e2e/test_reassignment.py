@@ -95,6 +95,7 @@ def _until_hosted_by(stack: Stack, topic: str, brokers: set[int]) -> None:
         time.sleep(0.1)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_partitions_move_while_their_controller_dies(tmp_path: Path) -> None:
     _move_under_load(tmp_path, brokers=5, partitions=12, there="3,4,5")

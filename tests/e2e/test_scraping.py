@@ -133,6 +133,7 @@ def test_errors_are_about_options_and_sizes_people_write(own: Stack) -> None:
     assert result.returncode == 2 and "--partitions-max: must be between 1 and 100,000" in result.stderr
 
 
+@pytest.mark.long
 def test_the_hint_about_passwords_names_the_data_directory(tmp_path: Path) -> None:
     with running_stack(tmp_path / "data"):
         pass

@@ -14,20 +14,20 @@ FEW = {
 }
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[KafkaBroker]]:
     """Its brokers."""
     with kafka_cluster(tmp_path_factory.mktemp("kafka"), settings=FEW, heap="512m") as brokers:
         yield brokers
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def backend(kafka: list[KafkaBroker]) -> str:
     """Where it is."""
     return ",".join(f"127.0.0.1:{broker.port}" for broker in kafka)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def stack(backend: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """The whole product, without brokers of its own."""
     directory = tmp_path_factory.mktemp("stack") / "data"

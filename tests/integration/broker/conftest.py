@@ -8,7 +8,7 @@ from tests.integration.broker.process import BrokerProcess, running_broker
 from tests.integration.broker.raw import RawClient
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     with running_broker(tmp_path_factory.mktemp("broker")) as running:
         yield running

@@ -74,7 +74,7 @@ def test_four_header_lines_that_never_end(control: ControlProcess, neighbours: N
     assert control.metric("portico_http_connections_cut_total", port=port) == 4
 
 
-@pytest.mark.parametrize("port", ["public", "internal"])
+@pytest.mark.parametrize("port", ["public", pytest.param("internal", marks=pytest.mark.long)])
 def test_three_thousand_half_requests(control: ControlProcess, neighbours: Neighbours, port: str) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 8_192)), hard))

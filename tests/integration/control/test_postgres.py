@@ -132,6 +132,7 @@ def test_a_transaction_that_loses_its_server_leaves_no_trace(server: PostgresSer
         assert operator.post("instances", json={"name": "lost", **ORDER}).status_code == 201
 
 
+@pytest.mark.long
 def test_a_writer_that_never_gives_its_turn_up_is_waited_for_with_a_bound(
     server: PostgresServer, tmp_path: Path
 ) -> None:

@@ -4,6 +4,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from master.kept_series import KeptSeries
 from master.quota.history import InstanceHistory, Row
 from runtime.redis_link import RedisLink
@@ -80,6 +82,7 @@ def test_series_outlive_the_process_and_redis_may_go_at_any_time(tmp_path: Path)
             _until_redis_is(control, "ok")
 
 
+@pytest.mark.long
 def test_a_password_is_in_no_command_line_and_no_log(tmp_path: Path) -> None:
     with running_redis("--requirepass", "hunter2") as server:
         url = f"redis://:hunter2@127.0.0.1:{server.port}/0"

@@ -23,7 +23,14 @@ def _give_up_capabilities() -> None:
         libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
 
 
-@pytest.mark.parametrize("what", ["control/portico.db", "control/master.db", "internal.key"])
+@pytest.mark.parametrize(
+    "what",
+    [
+        "control/portico.db",
+        pytest.param("control/master.db", marks=pytest.mark.long),
+        pytest.param("internal.key", marks=pytest.mark.long),
+    ],
+)
 def test_files_of_somebody_else_are_said_in_a_sentence(tmp_path: Path, what: str) -> None:
     process = ControlProcess(tmp_path / "data")
     try:

@@ -164,7 +164,7 @@ def test_both_serve_and_know_the_same(two: tuple[ControlProcess, ControlProcess]
     gateway.close()
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize("how", [pytest.param(signal.SIGKILL, marks=pytest.mark.long), signal.SIGSTOP])
 def test_when_the_one_that_runs_the_jobs_is_lost_the_other_takes_them_and_purges_nothing_wrongly(
     two: tuple[ControlProcess, ControlProcess], how: signal.Signals
 ) -> None:
@@ -201,6 +201,7 @@ def test_when_the_one_that_runs_the_jobs_is_lost_the_other_takes_them_and_purges
             _until(lambda: len(_get(here, "instances")["items"]) == 2)
 
 
+@pytest.mark.long
 def test_without_an_election_of_the_quota_master_there_is_one_only(
     postgres: PostgresServer, tmp_path: Path
 ) -> None:

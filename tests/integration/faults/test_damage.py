@@ -197,7 +197,10 @@ def _scrub(broker: BrokerProcess) -> tuple[int, list[dict[str, Any]]]:
     return told.returncode, [json.loads(line) for line in told.stdout.splitlines()]
 
 
-@pytest.mark.parametrize("damages_leader", [False, True], ids=["follower", "leader"])
+@pytest.mark.parametrize(
+    "damages_leader",
+    [pytest.param(False, id="follower", marks=pytest.mark.long), pytest.param(True, id="leader")],
+)
 def test_a_scrub_finds_it_and_the_replica_is_fetched_anew(cluster: Cluster, damages_leader: bool) -> None:
     """While the broker runs. A leader serves on, for it may be the last one that has the rest; it heals once
     it follows, which a restart brings about."""

@@ -26,7 +26,7 @@ def _pair(cluster: Cluster, topic: str, *, with_controller: bool) -> tuple[int, 
     ("with_controller", "silently"),
     [
         pytest.param(True, True, id="the controller and another, silently"),
-        pytest.param(False, False, id="two others, refused"),
+        pytest.param(False, False, id="two others, refused", marks=pytest.mark.long),
         pytest.param(True, False, id="the controller and another, refused", marks=pytest.mark.long),
         pytest.param(False, True, id="two others, silently", marks=pytest.mark.long),
     ],
@@ -60,6 +60,7 @@ def _smallest_isr(cluster: Cluster, topic: str, node_id: int) -> int:
     return min(len(each.isr_nodes) for each in partitions)
 
 
+@pytest.mark.long
 def test_zookeeper_hangs_for_longer_than_the_sessions(world: World, cluster: Cluster) -> None:
     """Who leads goes on leading; then all sessions are gone at once."""
     cluster.create("hanging", PARTITIONS)

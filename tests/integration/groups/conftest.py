@@ -11,7 +11,7 @@ from tests.integration.broker.raw import RawClient, request
 from wire.api_table import ApiKey
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """For tests that leave it as healthy as they found it."""
     with running_broker(tmp_path_factory.mktemp("groups")) as running:

@@ -7,9 +7,9 @@ import pytest
 from tests.integration.stack import Stack, running_stack
 
 
-@pytest.fixture(scope="module", params=[pytest.param("sqlite", marks=pytest.mark.long), "postgres"])
+@pytest.fixture(scope="package", params=[pytest.param("sqlite", marks=pytest.mark.long), "postgres"])
 def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """A whole product for the tests of a file."""
+    """A whole product for the tests of this directory."""
     arguments = ("--deletion-grace", "0", "--workers", "4")
     if request.param == "postgres":
         server = request.getfixturevalue("postgres")

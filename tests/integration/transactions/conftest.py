@@ -10,7 +10,7 @@ from tests.integration.broker.process import BrokerProcess, running_broker
 from tests.integration.broker.raw import RawClient
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """For tests that leave it as healthy as they found it."""
     with running_broker(tmp_path_factory.mktemp("transactions")) as running:
@@ -23,7 +23,7 @@ def raw(broker: BrokerProcess) -> Iterator[RawClient]:
         yield client
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def new_topic(broker: BrokerProcess) -> Callable[[int], str]:
     """Creates a topic of so many partitions; its name."""
     numbers = itertools.count()

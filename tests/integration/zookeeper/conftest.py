@@ -10,7 +10,7 @@ from tests.integration.zookeeper.server import ZooKeeperServer, running_zookeepe
 SESSION_TIMEOUT_MS = 2_000
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
     with running_zookeeper(tmp_path_factory.mktemp("zookeeper")) as server:
         yield server
