@@ -58,7 +58,9 @@ def own(tmp_path: Path) -> Iterator[Stack]:
     stack.stop()
 
 
-@pytest.mark.parametrize("group", ["brokers", "gateways", "control"])
+@pytest.mark.parametrize(
+    "group", ["brokers", *(pytest.param(each, marks=pytest.mark.long) for each in ("gateways", "control"))]
+)
 def test_a_process_that_hangs_is_started_again_with_a_reason(own: Stack, group: str) -> None:
     """Stopped by SIGSTOP it lives, keeps its port, and answers nobody."""
     hung = int(own.facts["pids"][group][0])
@@ -72,6 +74,7 @@ def test_a_process_that_hangs_is_started_again_with_a_reason(own: Stack, group: 
     assert findings[name]["level"] == "warn" and "hung" in findings[name]["found"]
 
 
+@pytest.mark.long
 def test_a_vport_that_somebody_holds_is_tried_again(own: Stack) -> None:
     """While the stack was down another program took it: the instance waits for it, and says for what."""
     instance = own.create_instance("waits")

@@ -157,6 +157,7 @@ def _since_backup_s(cluster: Cluster) -> float | None:
     return next((float(line.removeprefix(name)) for line in text.splitlines() if line.startswith(name)), None)
 
 
+@pytest.mark.long
 def test_what_the_cron_job_took_brings_everything_back(cluster: Cluster, postgres: PostgresServer) -> None:
     made = _instance(cluster, "kept")
     bootstrap = made["bootstrap_servers"]

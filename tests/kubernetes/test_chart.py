@@ -80,7 +80,13 @@ OTHERS_KINDS: Final = {"PodMonitor", "PrometheusRule"}
 """Not Kubernetes' own: tests/kubernetes/test_monitoring.py."""
 
 
-@pytest.mark.parametrize("values", MATRIX.values(), ids=MATRIX)
+@pytest.mark.parametrize(
+    "values",
+    [
+        pytest.param(values, id=name, marks=() if name in ("default", "encrypted") else pytest.mark.long)
+        for name, values in MATRIX.items()
+    ],
+)
 def test_manifests_are_valid(values: Manifest) -> None:
     for manifest in render(values):
         if manifest["kind"] in OTHERS_KINDS:

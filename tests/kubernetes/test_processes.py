@@ -101,6 +101,7 @@ def test_what_the_pod_monitor_names_is_scraped(cluster: Cluster) -> None:
     assert scraped == wanted
 
 
+@pytest.mark.long
 def test_a_rolling_update_waits_for_brokers_to_be_in_sync(cluster: Cluster) -> None:
     """Each pod gets a signal, ends in order within its grace, and its successor becomes ready."""
     body = {

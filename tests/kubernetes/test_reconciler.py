@@ -231,6 +231,7 @@ async def test_an_instance_and_its_topic_live_as_their_objects_say(
         assert name not in named
 
 
+@pytest.mark.long
 async def test_what_was_made_before_we_died_is_ours(
     stack: Stack, kubernetes: Kubernetes, tmp_path: Path
 ) -> None:
@@ -250,6 +251,7 @@ async def test_what_was_made_before_we_died_is_ours(
         await ask(stack, "DELETE", f"instances/{made['id']}")
 
 
+@pytest.mark.long
 async def test_what_was_deleted_elsewhere_is_not_made_anew(
     stack: Stack, kubernetes: Kubernetes, tmp_path: Path
 ) -> None:

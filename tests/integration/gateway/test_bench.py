@@ -32,6 +32,7 @@ VERSIONS = [case for case in bench.CASES if case.startswith("versions")]
 CARRY = [case for case in bench.CASES if "produce" in case or "consume" in case]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", VERSIONS)
 def test_versions_are_compared_in_both_processes(results: dict[str, Any], case: str) -> None:
     assert set(results[case]) == {"gateway", "broker"}
@@ -39,6 +40,7 @@ def test_versions_are_compared_in_both_processes(results: dict[str, Any], case: 
         assert len(found) == 3 and all(spread.low > 0 for spread in found.values())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", [case for case in CARRY if case not in VERSIONS])
 def test_what_carries_bytes_costs_time_and_cpu(results: dict[str, Any], case: str) -> None:
     peers = {"small produce": bench.SMALL_PEERS}.get(case, bench.PEERS)
@@ -50,6 +52,7 @@ def test_what_carries_bytes_costs_time_and_cpu(results: dict[str, Any], case: st
         assert found["CPU s/GB"].low > 0, "the process that is measured is the one that did the work"
 
 
+@pytest.mark.long
 def test_one_at_a_time(results: dict[str, Any]) -> None:
     for case in ("one-message latency ms", "librdkafka, one-message latency ms"):
         for found in results[case].values():

@@ -105,6 +105,7 @@ async def listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
             yield running
 
 
+@pytest.mark.long
 async def test_the_largest_request_of_every_api_is_one_short_turn(pair: Pair) -> None:
     too_long = []
     for row in ROWS:

@@ -95,6 +95,7 @@ def test_what_a_worker_spends_becomes_its_lease_and_shows(
     assert "800 ms/s" in portico(stack, "quota", "list")
 
 
+@pytest.mark.long
 def test_a_worker_gets_what_was_bought_and_two_get_no_more(
     stack: Stack, instance: dict[str, Any], spenders: list[Spender]
 ) -> None:

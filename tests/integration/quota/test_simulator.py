@@ -64,7 +64,9 @@ def test_a_record_is_repeatable() -> None:
     assert first == second
 
 
-@pytest.mark.parametrize("scenario", ["even-full", "moving", "moved"])
+@pytest.mark.parametrize(
+    "scenario", ["even-full", *(pytest.param(each, marks=pytest.mark.long) for each in ("moving", "moved"))]
+)
 def test_fair_is_never_worse_than_seed_where_it_counts(scenario: str) -> None:
     seed, fair = figures(scenario, "seed"), figures(scenario, "fair")
     assert fair.utilisation >= seed.utilisation - 0.001
@@ -138,6 +140,7 @@ def test_a_page_without_marks_stays_as_it_is() -> None:
         replaced("text", "table")
 
 
+@pytest.mark.long
 def test_the_documented_table_is_what_the_command_prints() -> None:
     page = (Path(__file__).parents[3] / "docs" / "quota.md").read_text()
     lines = run_all(["single"], ["static", "seed"], range(1, 6), 60, lambda _: None)

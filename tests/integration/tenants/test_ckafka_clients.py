@@ -46,6 +46,7 @@ def test_every_action_by_the_sdk(stack: Stack, key: dict[str, Any]) -> None:
     assert len(sdk.called) >= 35
 
 
+@pytest.mark.long
 def test_every_action_by_tccli(stack: Stack, tccli: Tccli) -> None:
     Walk(stack, tccli, f"tccli-{uuid.uuid4().hex[:8]}").all()
     assert tccli.called == ACTIONS.keys() - DROPPED

@@ -108,6 +108,7 @@ def test_hours_are_counted_without_the_pipeline(stack: Stack) -> None:
     assert idle["totals"] is None or idle["totals"]["produce_bytes"] == 0
 
 
+@pytest.mark.long
 def test_every_byte_is_counted_once_whatever_is_killed(stack: Stack) -> None:
     made = stack.create_instance("kills")
     stack.api("POST", f"instances/{made['id']}/topics", {"name": "orders", "partitions": 3})

@@ -133,7 +133,7 @@ def test_a_client_of_version_1_beside_and_behind(
     assert sorted(read(config, topic, 4)) == sorted(values)
 
 
-@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize("commit", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_kill_9_between_the_steps(tmp_path: Path, commit: bool) -> None:
     """The leader and coordinator is killed behind what it took in, and behind the decision."""
     with running_broker(tmp_path) as broker:

@@ -114,7 +114,14 @@ def _end(cluster: Cluster, writer: Writer, *, commit: bool) -> None:
     assert error is ErrorCode.none
 
 
-@pytest.mark.parametrize("dies", ["nobody", "coordinator", "leader"])
+@pytest.mark.parametrize(
+    "dies",
+    [
+        pytest.param("nobody", marks=pytest.mark.long),
+        pytest.param("coordinator", marks=pytest.mark.long),
+        "leader",
+    ],
+)
 def test_what_was_acknowledged_is_there_and_nothing_else(cluster: Cluster, dies: str) -> None:
     topic = f"spread-{dies}"
     _up(cluster, "__transaction_state")
