@@ -74,6 +74,7 @@ def test_what_one_broker_goes_through(redis_server: RedisServer, postgres: Postg
         ).fetchone() == (0,)
 
 
+@pytest.mark.long
 @pytest.mark.java
 @pytest.mark.timeout(900)
 def test_what_a_cluster_goes_through() -> None:

@@ -221,6 +221,7 @@ def killed_after(
     assert commit.exists(), "the run was killed where it was meant to be"
 
 
+@pytest.mark.long
 @pytest.mark.timeout(1500)
 def test_a_killed_run_goes_on(spark: SparkSession, layout: PipelineLayout, stack: Stack) -> None:
     killed_and_resumed(spark, layout, stack, ("views",), ["views_minute"])

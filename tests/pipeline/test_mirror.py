@@ -55,7 +55,7 @@ def produce_aborted(side: Side, topic: str) -> None:
             producer.abort_transaction(20)
 
 
-@pytest.mark.parametrize("transactions", [True, False])
+@pytest.mark.parametrize("transactions", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_everything_of_a_record_is_kept_in_order(
     sides: tuple[Side, Side], mirrors: Mirrors, transactions: bool
 ) -> None:
@@ -78,7 +78,7 @@ def test_everything_of_a_record_is_kept_in_order(
             assert (int(said_partition), int(offset)) == (partition, original.offset)
 
 
-@pytest.mark.parametrize("transactions", [True, False])
+@pytest.mark.parametrize("transactions", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_a_second_run_goes_on_where_the_first_ended(
     sides: tuple[Side, Side], mirrors: Mirrors, transactions: bool
 ) -> None:

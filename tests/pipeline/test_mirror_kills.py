@@ -144,7 +144,13 @@ def mirror_under_load(
         assert offsets == sorted(set(offsets)), "order or uniqueness of source offsets"
 
 
-@pytest.mark.parametrize("options", [(), ("--no-transactions",)], ids=["transactions", "lease"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param((), id="transactions"),
+        pytest.param(("--no-transactions",), id="lease", marks=pytest.mark.long),
+    ],
+)
 @pytest.mark.timeout(400)
 def test_a_mirror_killed_under_load_loses_and_repeats_nothing(
     stack: Stack, spark: SparkSession, tmp_path: Path, options: tuple[str, ...]
