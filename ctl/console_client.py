@@ -129,13 +129,22 @@ class Console:
         headers: dict[str, str] | None = None,
     ) -> Any:
         """Call the API; an answer without content is None. Raises: CommandError."""
-        query = dict(params or {})
+        response = self._answered(method, path, body, dict(params or {}), headers or {})
+        return response.json() if response.content else None
+
+    def text(self, path: str, **params: Any) -> str:
+        """GET /v1/PATH of what is no JSON, such as CSV. Raises: CommandError."""
+        return self._answered("GET", path, None, params, {}).text
+
+    def _answered(
+        self, method: str, path: str, body: Any, query: dict[str, Any], headers: dict[str, str]
+    ) -> httpx.Response:
         if self._tenant is not None:
-            query["tenant"] = self._tenant
-        response = self._send(method, f"/v1/{path}", body, query, headers or {})
+            query = {**query, "tenant": self._tenant}
+        response = self._send(method, f"/v1/{path}", body, query, headers)
         if response.status_code >= 400:
             raise _failure(response)
-        return response.json() if response.content else None
+        return response
 
     def _send(
         self, method: str, path: str, body: Any, query: dict[str, Any], headers: dict[str, str]

@@ -41,6 +41,7 @@ _GROUPS: Final = {
     "instance": ("instance.app", "Instances of a tenant."),
     "member": ("member.app", "People of a tenant, who log in at the console."),
     "group-role": ("group_role.app", "Groups of the identity provider, let in as members (operators)."),
+    "bill": ("bill.app", "What instances cost."),
     "alarm": ("alarm.app", "What is alarming, and why."),
     "webhook": ("webhook.app", "Who is told of alarms, by signed messages."),
     "fault": ("fault.app", "Faults that a tenant injects into its own instance."),

@@ -28,9 +28,12 @@ async def format_of(
         Format | None, Query(description="`csv` to download; else by the Accept header")
     ] = None,
 ) -> Format:
-    """What the caller wants: by the query, else by the first of the two that Accept names."""
-    if format is not None:
-        return format
+    """What the caller wants: by the query, else by the Accept header."""
+    return accepted(request) if format is None else format
+
+
+def accepted(request: Request) -> Format:
+    """The first of the two that the Accept header names."""
     for part in request.headers.get("accept", "").split(","):
         kind, *parameters = (piece.strip().lower() for piece in part.split(";"))
         if "q=0" in parameters:

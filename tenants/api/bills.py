@@ -1,16 +1,17 @@
 """Bills: of an instance by month, and of a tenant over all its instances."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
+from enum import StrEnum
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.responses import Response
 
 from contracts.billing import Adjustment, Bill, BillLine, BillState
 from runtime.clock import epoch_ms
-from tenants.api.answers import Format, Wanted, csv_answer, documented, json_answer
+from tenants.api.answers import Format, Wanted, accepted, csv_answer, documented, json_answer
 from tenants.api.context import Asker, Billed, Plane, Tenant, at, home_or_all
 from tenants.api.usage_models import (
     AdjustmentView,
@@ -22,7 +23,8 @@ from tenants.api.usage_models import (
     CurrencyTotal,
     LineView,
 )
-from tenants.rules.errors import NotFound
+from tenants.rules import focus
+from tenants.rules.errors import NotFound, Unavailable
 from tenants.rules.money import major_units
 from tenants.usecases.bills import BillDetail
 
@@ -46,6 +48,29 @@ _DETAIL_COLUMNS: Final = (
 )
 
 
+class BillFormat(StrEnum):
+    """The format of bills that are told line by line."""
+
+    JSON = "json"
+    CSV = "csv"
+    FOCUS = "focus"
+    """CSV with the columns of FOCUS 1.2."""
+
+
+async def _bill_format_of(
+    request: Request,
+    format: Annotated[
+        BillFormat | None,
+        Query(description="`csv` or `focus` (FOCUS 1.2, as CSV) to download; else by the Accept header"),
+    ] = None,
+) -> BillFormat:
+    """What the caller wants: by the query, else by the Accept header."""
+    return BillFormat(accepted(request)) if format is None else format
+
+
+WantedOfBills = Annotated[BillFormat, Depends(_bill_format_of)]
+
+
 @router.get(
     "/instances/{instance}/bills", responses=documented(BillList, as_csv=True), response_class=Response
 )
@@ -63,12 +88,15 @@ async def instance_bills(plane: Plane, found: Billed, wanted: Wanted) -> Respons
     responses=documented(BillDetailView, as_csv=True),
     response_class=Response,
 )
-async def instance_bill(plane: Plane, found: Billed, month: MonthRef, wanted: Wanted) -> Response:
+async def instance_bill(plane: Plane, found: Billed, month: MonthRef, wanted: WantedOfBills) -> Response:
     """One bill with its lines and adjustments."""
     detail = await plane.bills.detail(found.id, month)
     if detail is None:
         raise NotFound(f"there is no bill of {month}")
-    if wanted is Format.CSV:
+    if wanted is BillFormat.FOCUS:
+        named = [(detail, found.tenant, found.name)]
+        return await asyncio.to_thread(_focus_answer, f"focus-{found.name}-{month}.csv", named)
+    if wanted is BillFormat.CSV:
         rows = _detail_rows(detail, found.name)
         return csv_answer(f"bill-{found.name}-{month}.csv", _DETAIL_COLUMNS, rows)
     return json_answer(
@@ -85,7 +113,7 @@ async def instance_bill(plane: Plane, found: Billed, month: MonthRef, wanted: Wa
 async def bills(
     plane: Plane,
     caller: Asker,
-    wanted: Wanted,
+    wanted: WantedOfBills,
     tenant: Tenant = None,
     month: Annotated[
         str | None,
@@ -99,6 +127,11 @@ async def bills(
     by_month = await plane.bills.months()
     months = sorted((each for each, ids in (by_month or {}).items() if ids & names.keys()), reverse=True)
     shown = month or next(iter(months), f"{at(epoch_ms()):%Y-%m}")
+    if wanted is BillFormat.FOCUS:
+        details = await plane.bills.details(shown, names.keys())
+        named = [(one, name.tenant, name.name) for one in details for name in (names[one.bill.instance_id],)]
+        named.sort(key=lambda each: (*each[1:], each[0].bill.instance_id))
+        return await asyncio.to_thread(_focus_answer, f"focus-{shown}.csv", named)
     found = await plane.bills.of_month(shown) or []
     items = sorted(
         (
@@ -108,7 +141,7 @@ async def bills(
         ),
         key=lambda one: (one.tenant, one.name, one.instance_id),
     )
-    if wanted is Format.CSV:
+    if wanted is BillFormat.CSV:
         rows = ((one.tenant, *_list_row(one)) for one in items)
         return csv_answer(f"bills-{shown}.csv", ("tenant", *_LIST_COLUMNS), rows)
     overview = BillOverview(
@@ -120,6 +153,20 @@ async def bills(
         items=items,
     )
     return json_answer(overview)
+
+
+def _focus_answer(file_name: str, bills: Sequence[tuple[BillDetail, str, str]]) -> Response:
+    """Bills with tenant and name of their instances. Raises: Unavailable where one does not add up: somebody
+    would book it."""
+    for detail, _, name in bills:
+        if not detail.adds_up:
+            raise Unavailable(f"the bill of {name} is being written: try again in a minute")
+    rows = (
+        row
+        for detail, tenant, name in bills
+        for row in focus.focus_rows(detail.bill, detail.lines, detail.adjustments, tenant=tenant, name=name)
+    )
+    return csv_answer(file_name, focus.COLUMNS, rows)
 
 
 def _hint(found: object) -> str | None:

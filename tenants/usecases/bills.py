@@ -1,5 +1,6 @@
 """Bills of instances, from the pipeline's tables."""
 
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -21,6 +22,13 @@ class BillDetail:
     """On this bill, of earlier months."""
     corrections: tuple[Adjustment, ...]
     """Corrections of this month, on later bills."""
+
+    @property
+    def adds_up(self) -> bool:
+        """Not so while its lines or adjustments are being written anew."""
+        lines = sum(one.amount_minor for one in self.lines)
+        adjustments = sum(one.amount_delta_minor for one in self.adjustments)
+        return (lines, adjustments) == (self.bill.lines_minor, self.bill.adjustments_minor)
 
 
 class BillReports:
@@ -73,6 +81,39 @@ class BillReports:
             tuple(one for one in adjustments or () if one.bill_month == month),
             tuple(one for one in adjustments or () if one.bill_month != month),
         )
+
+    async def details(self, month: str, ids: Container[str]) -> list[BillDetail]:
+        """The bills of a month of some instances, in full but for corrections. Read again as one is."""
+        for _ in range(3):
+            found = await self._details(month, ids)
+            if all(one.adds_up for one in found):
+                break
+        return found
+
+    async def _details(self, month: str, ids: Container[str]) -> list[BillDetail]:
+        bills = await self.of_month(month) or []
+        of_month = f"where month = {text(month)}"
+        lines = await self._read(BILL_LINE, BillLine, of_month, "instance_id, dimension") or []
+        on_bill = f"where bill_month = {text(month)}"
+        order = "instance_id, month, dimension, created_at_ms"
+        adjustments = await self._read(ADJUSTMENT, Adjustment, on_bill, order) or []
+        lines_of: dict[tuple[str, int, int], list[BillLine]] = {}
+        for line in lines:
+            made_of = (line.instance_id, line.usage_version, line.price_version)
+            lines_of.setdefault(made_of, []).append(line)
+        adjustments_of: dict[str, list[Adjustment]] = {}
+        for one in adjustments:
+            adjustments_of.setdefault(one.instance_id, []).append(one)
+        return [
+            BillDetail(
+                bill,
+                tuple(lines_of.get((bill.instance_id, bill.usage_version, bill.price_version), ())),
+                tuple(adjustments_of.get(bill.instance_id, ())),
+                corrections=(),
+            )
+            for bill in bills
+            if bill.instance_id in ids
+        ]
 
     async def _read(self, table: str, kind: type[T], where: str, order: str = "") -> list[T] | None:
         rows = await self._tables.rows(table, f"select {columns_of(kind)} from {table} {where}", order)

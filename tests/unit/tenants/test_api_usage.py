@@ -208,6 +208,26 @@ async def test_a_bill_as_csv(operator: Caller, tables: Path) -> None:
     ]
 
 
+async def test_a_bill_as_focus(operator: Caller, tables: Path) -> None:
+    made = await operator.order()
+    _bill(tables, str(made["id"]))
+    answer = await operator("GET", "instances/shop/bills/2026-11?format=focus")
+    assert answer.headers["content-type"].startswith("text/csv")
+    assert "focus-shop-2026-11.csv" in answer.headers["content-disposition"]
+    rows = list(csv.DictReader(io.StringIO(answer.text)))
+    assert [(row["ChargeCategory"], row["ChargeClass"], row["BilledCost"]) for row in rows] == [
+        ("Usage", "", "7.00"),
+        ("Usage", "Correction", "-0.45"),
+    ]
+    assert {(row["BillingAccountId"], row["ResourceId"]) for row in rows} == {("default", made["id"])}
+    assert "'" not in answer.text, "no cell is altered for spreadsheets"
+    # The one of October lacks the adjustment that it counts: somebody writes it just now.
+    half = await operator("GET", "instances/shop/bills/2026-10?format=focus")
+    assert (half.status_code, "the bill of shop is being written" in half.json()["detail"]) == (503, True)
+    assert (await operator("GET", "instances/shop/bills?format=focus")).status_code == 422
+    assert (await operator("GET", "instances/shop/usage?format=focus")).status_code == 422
+
+
 async def test_all_bills_of_a_tenant(operator: Caller, tables: Path) -> None:
     owner, stranger = await operator.tenant("acme"), await operator.tenant("other")
     one, gone = await owner.order("one"), await owner.order("gone")
@@ -232,6 +252,28 @@ async def test_all_bills_of_a_tenant(operator: Caller, tables: Path) -> None:
     assert (await owner("GET", "bills?month=x")).status_code == 422
     text = (await owner("GET", "bills?format=csv")).text
     assert [line.split(",")[2] for line in text.splitlines()] == ["name", "gone", "one"]
+
+
+async def test_all_bills_of_a_month_as_focus(operator: Caller, tables: Path) -> None:
+    owner, stranger = await operator.tenant("acme"), await operator.tenant("other")
+    two, one = await owner.order("two"), await owner.order("one")
+    theirs = await stranger.order("theirs")
+    for made in (two, one, theirs):
+        _bill(tables, str(made["id"]))
+    answer = await owner("GET", "bills?format=focus")
+    assert 'filename="focus-2026-11.csv"' in answer.headers["content-disposition"]
+    rows = list(csv.DictReader(io.StringIO(answer.text)))
+    assert [(row["ResourceId"], row["BilledCost"]) for row in rows] == [
+        *((one["id"], "7.00"), (one["id"], "-0.45")),
+        *((two["id"], "7.00"), (two["id"], "-0.45")),
+    ]
+    everybody = (await operator("GET", "bills?format=focus&tenant=*&month=2026-11")).text
+    rows = list(csv.DictReader(io.StringIO(everybody)))
+    assert [row["BillingAccountName"] for row in rows] == ["acme"] * 4 + ["other"] * 2
+    assert (await owner("GET", "bills?format=focus&tenant=other")).status_code == 403
+    assert (await owner("GET", "bills?format=focus&month=2026-10")).status_code == 503
+    nothing = (await owner("GET", "bills?format=focus&month=2020-01")).text
+    assert nothing.splitlines() == [",".join(rows[0])]
 
 
 async def test_a_deleted_instance_keeps_its_bill_for_its_tenant(operator: Caller, tables: Path) -> None:

@@ -21,7 +21,7 @@ const modules = import.meta.glob<string>(['./*.ts', '!./*.test.ts', '!./snippets
 const SPOKEN = ['aria-label', 'title', 'placeholder', 'label', 'alt', 'action', 'what', 'hint', 'about', 'warning'];
 /** What is the same in every language, and examples of what is typed. */
 const NAMES = [
-  ...['Portico', 'Ctrl K', 'Apache Kafka', 'Standard Webhooks', 'Pmin / Pmax', 'URL', 'JSON', 'CSV', 'NDJSON'],
+  ...['Portico', 'Ctrl K', 'Apache Kafka', 'Standard Webhooks', 'Pmin / Pmax', 'URL', 'JSON', 'CSV', 'NDJSON', 'FOCUS'],
   ...['Avro', 'Protobuf', 'JSON schema', 'hex', 'null', '0 ms/s', 'v1/openapi.json'],
   ...['orders', 'deploy', 'ann', 'acme', 'pager', 'shop-lake', 'kafka-developers', 'shop.Order', 'name=value'],
   ...['Edge', 'Opera', 'Firefox', 'Chrome', 'Safari', 'Android', 'Windows', 'Linux'],

@@ -1,0 +1,169 @@
+"""`portico bill`: what instances cost, for people, as CSV and as FOCUS."""
+
+import csv
+import io
+import sys
+from decimal import Decimal
+from enum import StrEnum
+from typing import Annotated, TypedDict
+
+import typer
+
+from ctl.command import Commands
+from ctl.console_client import Console, instance_path
+from ctl.console_options import TenantConsole
+from ctl.errors import CommandError, usage
+from ctl.options import InstanceArgument
+from ctl.output import Answer, in_table, print_facts, print_table
+
+app = Commands()
+
+
+class FileFormat(StrEnum):
+    """What is written for a spreadsheet or a program instead of a table."""
+
+    CSV = "csv"
+    FOCUS = "focus"
+
+
+Format = Annotated[
+    FileFormat | None,
+    typer.Option("--format", help="CSV on stdout: as the console's, or with the columns of FOCUS 1.2."),
+]
+
+
+class _Bill(TypedDict):
+    month: str
+    state: str
+    name: str
+    tenant: str
+    currency: str
+    minor_unit_digits: int
+    lines_minor: int
+    adjustments_minor: int
+    total_minor: int
+    estimated: bool
+    hold_reason: str
+
+
+class _Line(TypedDict):
+    dimension: str
+    quantity: str
+    unit: str
+    amount_minor: int
+    detail: str
+
+
+class _Adjustment(TypedDict):
+    month: str
+    dimension: str
+    quantity_delta: str
+    unit: str
+    amount_delta_minor: int
+    reason: str
+
+
+class _Detail(_Bill):
+    lines: list[_Line]
+    adjustments: list[_Adjustment]
+
+
+@app.command("list")
+def list_bills(
+    console: TenantConsole,
+    instance: Annotated[
+        str | None, typer.Argument(metavar="[ID]", help="All months of one instance; else one month of all.")
+    ] = None,
+    month: Annotated[
+        str | None, typer.Option(metavar="YYYY-MM", help="Of all instances; default: the newest with bills.")
+    ] = None,
+    file_format: Format = None,
+) -> Answer:
+    """Show the bills of a month, or of an instance."""
+    if instance is not None:
+        if month is not None or file_format is FileFormat.FOCUS:
+            raise usage("one month of one instance is `portico bill show ID YYYY-MM`")
+        path, asked = instance_path(instance, "bills"), {}
+    else:
+        path, asked = "bills", {} if month is None else {"month": month}
+    if file_format is not None:
+        return _file(console, path, file_format, asked)
+    found = console.get(path, **asked)
+    rows = (
+        [
+            *(one["month"], one["tenant"], one["name"], one["state"]),
+            _money(one["total_minor"], one),
+            _note(one),
+        ]
+        for one in found["items"]
+    )
+    columns = ["MONTH", "TENANT", "INSTANCE", "STATE", "TOTAL", "NOTE"]
+    return in_table(found, columns, rows, empty=found["hint"] or "No bills.")
+
+
+@app.command()
+def show(
+    console: TenantConsole,
+    instance: InstanceArgument,
+    month: Annotated[
+        str | None, typer.Argument(metavar="[YYYY-MM]", help="Of UTC; default: the newest.")
+    ] = None,
+    file_format: Format = None,
+) -> Answer:
+    """Show one bill: its lines, how they came about, and its adjustments."""
+    if month is None:
+        found = console.get(instance_path(instance, "bills"))
+        if not found["items"]:
+            raise CommandError(found["hint"] or f"{instance} has no bills yet")
+        month = found["items"][0]["month"]
+    path = instance_path(instance, "bills", month)
+    if file_format is not None:
+        return _file(console, path, file_format, {})
+    bill = console.get(path)
+    return Answer(bill, lambda: _show(bill))
+
+
+def _file(console: Console, path: str, file_format: FileFormat, asked: dict[str, str]) -> Answer:
+    """As the console wrote it; for `--json` its rows."""
+    text = console.text(path, format=file_format.value, **asked)
+    rows = list(csv.DictReader(io.StringIO(text, newline="")))
+    return Answer(rows, lambda: sys.stdout.write(text))
+
+
+def _show(bill: _Detail) -> None:
+    print_facts(
+        [("bill", f"{bill['month']}, {bill['name']}"), ("state", f"{bill['state']}{_estimated(bill)}")]
+    )
+    if bill["hold_reason"]:
+        print_facts([("cannot be closed", bill["hold_reason"])])
+    rows = [
+        [
+            one["dimension"],
+            f"{one['quantity']} {one['unit']}",
+            one["detail"],
+            _money(one["amount_minor"], bill),
+        ]
+        for one in bill["lines"]
+    ]
+    rows += [
+        [
+            *(f"{one['month']} {one['dimension']}", f"{one['quantity_delta']} {one['unit']}"),
+            *(one["reason"], _money(one["amount_delta_minor"], bill)),
+        ]
+        for one in bill["adjustments"]
+    ]
+    rows.append(["total", "", "", _money(bill["total_minor"], bill)])
+    print_table(["WHAT", "QUANTITY", "HOW", "AMOUNT"], rows, empty="")
+
+
+def _estimated(bill: _Bill) -> str:
+    return " (estimated)" if bill["estimated"] else ""
+
+
+def _note(bill: _Bill) -> str:
+    return f"held: {bill['hold_reason']}" if bill["hold_reason"] else "estimated" if bill["estimated"] else ""
+
+
+def _money(minor: int, bill: _Bill) -> str:
+    digits = bill["minor_unit_digits"]
+    return f"{Decimal(minor).scaleb(-digits):,.{digits}f} {bill['currency']}"
