@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.jars import JARS, S3_JARS, cache_dir, ensure_jars
 from pipeline.java import spark_java_home
+from pipeline.memory import memory_here
 from pipeline.spark_at import THIS_MACHINE, SparkAt
 from pipeline.store import AnyPath, StorePath
 
@@ -22,8 +23,6 @@ SHUFFLE_PARTITIONS: Final = 4
 _started: Final[list[Any]] = []
 _LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
 _TASKS_IMPORT: Final = ("contracts", "pipeline", "runtime", "wire")
-_GIB: Final = 1024**3
-_CGROUP_MEMORY: Final = Path("/sys/fs/cgroup/memory.max")
 
 
 def spark_session(
@@ -69,18 +68,6 @@ def s3_settings(environment: Mapping[str, str]) -> dict[str, str]:
     by_host = environment.get("AWS_VIRTUAL_HOSTED_STYLE_REQUEST", str(endpoint is None)).lower() == "true"
     found = {"endpoint.region": region, "endpoint": endpoint, "path.style.access": str(not by_host).lower()}
     return {f"spark.hadoop.fs.s3a.{name}": value for name, value in found.items() if value}
-
-
-def job_memory(limits_bytes: list[int]) -> int:
-    """A quarter of what there is, 1 to 8 GiB: brokers and tasks' Python have their part of a machine."""
-    return min(max(min(limits_bytes) // 4, _GIB), 8 * _GIB)
-
-
-def memory_here() -> int:
-    """What a job takes of this machine's or container's memory, in bytes."""
-    machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    told = _CGROUP_MEMORY.read_text().strip() if _CGROUP_MEMORY.exists() else ""
-    return job_memory([machine, int(told)] if told.isdecimal() else [machine])
 
 
 def _packed(archive: Path) -> Path:

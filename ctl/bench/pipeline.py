@@ -24,7 +24,7 @@ _PARTS: Final[dict[str, Callable[[Any, int, int, Say], dict[str, object]]]] = {
         pipeline_mirror.OURS,
         pipeline_mirror.PEERS[1:],
     ),
-    "metering": lambda spark, rounds, _megabytes, say: pipeline_metering.measure(spark, rounds, say),
+    "metering": lambda _spark, rounds, _megabytes, say: pipeline_metering.measure(rounds, say),
     "advice": lambda spark, rounds, _megabytes, say: pipeline_advice.measure(spark, rounds, INSTANCES, say),
 }
 PARTS: Final = tuple(_PARTS)

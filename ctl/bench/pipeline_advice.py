@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.types import StructType
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from contracts.billing import DAY_MS, HOUR_MS, USAGE_HOUR, PeriodState
 from contracts.usage_records import USAGE_RAW
@@ -98,13 +99,13 @@ def _fill(spark: SparkSession, layout: PipelineLayout, instances: int) -> None:
     _write(rows, columns, usage_records.USAGE_RAW, layout.table(USAGE_RAW))
 
 
-def _write(rows: DataFrame, columns: Mapping[str, Column], schema: StructType, path: Path) -> None:
+def _write(rows: DataFrame, columns: Mapping[str, Column], schema: pa.Schema, path: Path) -> None:
     """Columns that are not named are zero where they are numbers, else null."""
     numbers = {"bigint", "int", "decimal(38,0)"}
     filled = [
         columns.get(field.name, f.lit(0) if field.dataType.simpleString() in numbers else f.lit(None))
         .cast(field.dataType)
         .alias(field.name)
-        for field in schema.fields
+        for field in from_arrow_schema(schema)
     ]
     rows.select(*filled).write.format("delta").partitionBy("day").save(str(path))

@@ -1,126 +1,158 @@
-"""Metering: records into usage_raw from files and through the gateway, a day rolled up, a month's p95."""
+"""Metering: records through the gateway into usage_raw, many and few; a day rolled up, a month's p95."""
 
+import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from contextlib import ExitStack
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
+import duckdb
+import pyarrow as pa
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from deltalake import write_deltalake
 
-from contracts.usage_records import USAGE_RAW, USAGE_TOPIC
+from contracts.billing import DAY_MS, SLOT_MS
+from contracts.usage_records import USAGE_TOPIC
 from ctl.bench import servers
 from ctl.bench.measure import Say, Spread, cpu_seconds, seconds_of
-from ctl.bench.random_records import create_topics
-from pipeline.ingest.offsets import KafkaSource, Topic
-from pipeline.ingest.ranges import PartitionRange
+from ctl.bench.random_records import create_topics, produce
+from pipeline.ingest.offsets import KafkaSource
 from pipeline.layout import PipelineLayout
-from pipeline.metering.ingest import UsageIngest, ingest
+from pipeline.metering.ingest import ingest
 from pipeline.metering.month_usage import month_usage
 from pipeline.metering.rollup import UsageTables, roll_up
-from pipeline.metering.synthetic import day_of_records, month_of_slots
 from pipeline.metering.versioned_tables import Table
 from pipeline.schema.usage_records import USAGE_RECORD
 
 INSTANCES: Final = 1_000
 _POINTS: Final = 3
+_PAIRS: Final = INSTANCES * _POINTS
 _MINUTES: Final = 500
+_FEW: Final = 144
+_MINUTE_MS: Final = 60_000
 _PARTITIONS: Final = 4
 _REPEATED: Final = 50
 """One record in so many is there twice."""
 _DAY: Final = date(2026, 11, 2)
 _START_MS: Final = 1_793_577_600_000
-_NOW_MS: Final = _START_MS + (_MINUTES + 1) * 60_000
+_NOW_MS: Final = _START_MS + (_MINUTES + 1) * _MINUTE_MS
 _MONTH: Final = date(2026, 10, 1)
 _SLOTS: Final = 8_928
 """All that the month has."""
+_ROWS_AT_ONCE: Final = 100_000
+_READ_AT_ONCE: Final = 10_000
+_READ_S: Final = 60.0
 
 
-def measure(spark: SparkSession, rounds: int, say: Say, minutes: int = _MINUTES) -> dict[str, object]:
-    """Rates in records a second, and CPU seconds of the JVM per million of them."""
+def measure(rounds: int, say: Say, minutes: int = _MINUTES) -> dict[str, object]:
+    """Rates in records a second, and CPU seconds of this process per million of them."""
     with tempfile.TemporaryDirectory(dir=servers.scratch_parent(2_000_000_000)) as name, ExitStack() as stack:
-        bench = _MeteringBench(spark, Path(name), stack, minutes)
-        say(f"metering: {bench.records:,} usage records, as files and on a topic")
+        bench = _MeteringBench(Path(name), stack, minutes)
+        say(f"metering: {bench.records:,} usage records on a topic")
         bench.fill()
-        files, topic, cpu_s = [], [], []
+        rates, cpu_s, ratios = [], [], []
         for turn in range(rounds + 1):
             say(f"metering: round {turn} of {rounds}")
-            taken = bench.from_files()
-            through = bench.from_topic()
+            plain_s = bench.read()
+            spent_s, used_s = bench.from_topic()
             if turn > 0:
-                files.append(bench.records / taken[0])
-                topic.append(bench.records / through[0])
-                cpu_s.append(taken[1] * 1e6 / bench.records)
+                rates.append(bench.records / spent_s)
+                cpu_s.append(used_s * 1e6 / bench.records)
+                ratios.append(plain_s / spent_s)
+        say(f"metering: {_FEW} records at a time")
+        few = bench.few(rounds)
         say(f"metering: a day of {INSTANCES:,} instances")
         rolled = bench.rollup(rounds)
         say("metering: what bills need of a month")
         month = bench.month(rounds)
     return {
-        "ingest from files, records/s": Spread.of(files),
-        "ingest through the gateway, records/s": Spread.of(topic),
-        "ingest, CPU s of the JVM per million records": Spread.of(cpu_s),
+        "ingest through the gateway, records/s": Spread.of(rates),
+        "ingest, CPU s per million records": Spread.of(cpu_s),
+        "ingest : plain read to nowhere": Spread.of(ratios),
+        f"{_FEW} new records ingested and rolled up, s": Spread.of(few),
         f"a day of {INSTANCES:,} instances x {_POINTS} brokers rolled up, s": Spread.of(rolled),
         f"sums and p95 of {INSTANCES:,} instances x {_SLOTS:,} slots, s": Spread.of(month),
     }
 
 
 class _MeteringBench:
-    """A broker and a gateway with a topic of usage records, and the same records as files."""
+    """A broker and a gateway with a topic of usage records."""
 
-    def __init__(self, spark: SparkSession, directory: Path, stack: ExitStack, minutes: int) -> None:
-        self._spark = spark
+    def __init__(self, directory: Path, stack: ExitStack, minutes: int) -> None:
         self._directory = directory
-        self._minutes = minutes
         broker = stack.enter_context(servers.broker(directory))
-        self._gateway = stack.enter_context(servers.gateway(directory, broker.port))
-        self._source = KafkaSource(f"127.0.0.1:{self._gateway.port}")
-        self._files = str(directory / "records")
-        jvm: Any = spark._jvm
-        self._jvm_pid = int(jvm.java.lang.ProcessHandle.current().pid())
+        gateway = stack.enter_context(servers.gateway(directory, broker.port))
+        self._source = KafkaSource(f"127.0.0.1:{gateway.port}")
         self._rounds = 0
-        rows = INSTANCES * _POINTS * minutes
-        self.records = rows + -(-rows // _REPEATED)
-        self._rows = rows
+        self._rows = _PAIRS * minutes
+        self.records = self._rows + -(-self._rows // _REPEATED)
 
     def fill(self) -> None:
         """Make the records."""
-        messages(self._spark, self._minutes).write.parquet(self._files)
         create_topics(self._source.bootstrap, [USAGE_TOPIC], _PARTITIONS)
-        frame = self._spark.read.parquet(self._files).select("key", "value", "partition")
-        frame.write.format("kafka").mode("append").options(
-            **{"kafka.bootstrap.servers": self._source.bootstrap, "topic": USAGE_TOPIC}
-        ).save()
+        produce(self._source.bootstrap, _messages(0, self._rows))
+        produce(self._source.bootstrap, _messages(0, self._rows, every=_REPEATED))
 
-    def from_files(self) -> tuple[float, float]:
-        """Seconds, and CPU seconds of the JVM."""
-        layout = self._layout()
-        tables = UsageIngest(layout, Topic(USAGE_TOPIC, "0" * 32, tuple(range(_PARTITIONS))))
-        ranges = [PartitionRange(each, 0, self.records) for each in range(_PARTITIONS)]
-
-        def take() -> int:
-            frame = self._spark.read.parquet(self._files)
-            return tables.take(self._spark, frame, ranges, (), now_ms=_NOW_MS).rows
-
-        return self._timed(layout, take)
+    def read(self) -> float:
+        """Seconds of a consumer for every record, which does nothing with them."""
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self._source.bootstrap,
+                "group.id": "bench",
+                "enable.auto.commit": False,
+                "log_level": 0,
+            }
+        )
+        started, records = time.perf_counter(), 0
+        try:
+            consumer.assign([TopicPartition(USAGE_TOPIC, each, 0) for each in range(_PARTITIONS)])
+            while records < self.records:
+                found = consumer.consume(_READ_AT_ONCE, _READ_S)
+                if not found or (error := next((one.error() for one in found if one.error()), None)):
+                    raise KafkaException(error) if found else RuntimeError("the topic's records do not come")
+                records += len(found)
+            return time.perf_counter() - started
+        finally:
+            consumer.close()
 
     def from_topic(self) -> tuple[float, float]:
-        """Ingestion through the gateway."""
+        """Seconds and CPU seconds of ingestion through the gateway."""
         layout = self._layout()
+        cpu_s, started = cpu_seconds(os.getpid()), time.perf_counter()
+        rows = ingest(layout, self._source, now_ms=lambda: _NOW_MS).rows
+        spent_s = time.perf_counter() - started
+        if rows != self._rows:
+            raise RuntimeError(f"{rows} rows were ingested, not {self._rows}")
+        shutil.rmtree(layout.root)
+        return spent_s, cpu_seconds(os.getpid()) - cpu_s
 
-        def take() -> int:
-            return ingest(lambda: self._spark, layout, self._source, now_ms=lambda: _NOW_MS).rows
+    def few(self, rounds: int) -> list[float]:
+        """Seconds for some more records in a table that has all: ingested, and their hours made."""
+        layout = self._layout()
+        ingest(layout, self._source, now_ms=lambda: _NOW_MS)
+        roll_up(layout)
+        spent = []
+        for first in range(self._rows, self._rows + _FEW * (rounds + 1), _FEW):
+            produce(self._source.bootstrap, _messages(first, first + _FEW))
+            spent.append(seconds_of(lambda: self._taken(layout)))
+        shutil.rmtree(layout.root)
+        return spent[1:]
 
-        return self._timed(layout, take)
+    def _taken(self, layout: PipelineLayout) -> None:
+        rows = ingest(layout, self._source, now_ms=lambda: _NOW_MS).rows
+        if rows != _FEW or not roll_up(layout).hours:
+            raise RuntimeError(f"{rows} rows were ingested, not {_FEW}")
 
     def rollup(self, rounds: int) -> list[float]:
         """Seconds for a day, all hours of which are touched."""
         layout = self._layout()
-        rows = day_of_records(self._spark, _DAY, instances=INSTANCES, points=_POINTS)
-        rows.write.format("delta").partitionBy("day").save(str(layout.table(USAGE_RAW)))
+        rows = _records(_ms(_DAY), 0, _PAIRS * DAY_MS // _MINUTE_MS)
+        times = f"date '{_DAY}' as day, make_timestamp_ms(interval_start_ms) as interval_start"
+        _write(UsageTables(layout).raw, f"select *, false as recovered, {times} from ({rows})")
         spent = [seconds_of(lambda: roll_up(layout, days=[_DAY])) for _ in range(rounds + 1)]
         shutil.rmtree(layout.root)
         return spent[1:]
@@ -129,9 +161,14 @@ class _MeteringBench:
         """Seconds for all that bills need of a month: sums, gaps and percentiles of all instances."""
         layout = self._layout()
         table = UsageTables(layout).slots
-        month_of_slots(self._spark, _MONTH, instances=INSTANCES, slots=_SLOTS).write.format(
-            "delta"
-        ).partitionBy("day").save(str(table.path))
+        _write(
+            table,
+            f"""select *, slot_start::date as day from (
+                select format('i{{:011d}}', i) as instance_id, hash(i, s) % 1000000000000 as produce_bytes,
+                    produce_bytes * 2 as consume_bytes,
+                    make_timestamp_ms({_ms(_MONTH)} + s * {SLOT_MS}) as slot_start
+                from range(1, {INSTANCES} + 1) a(i), range({_SLOTS}) b(s))""",
+        )
         spent = [seconds_of(lambda: self._used(table)) for _ in range(rounds + 1)]
         shutil.rmtree(layout.root)
         return spent[1:]
@@ -145,55 +182,68 @@ class _MeteringBench:
         self._rounds += 1
         return PipelineLayout(self._directory / f"round-{self._rounds}")
 
-    def _timed(self, layout: PipelineLayout, take: Callable[[], int]) -> tuple[float, float]:
-        cpu_s, started = cpu_seconds(self._jvm_pid), time.perf_counter()
-        rows = take()
-        spent_s = time.perf_counter() - started
-        if rows != self._rows:
-            raise RuntimeError(f"{rows} rows were ingested, not {self._rows}")
-        shutil.rmtree(layout.root)
-        return spent_s, cpu_seconds(self._jvm_pid) - cpu_s
+
+def _ms(day: date) -> int:
+    return int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp()) * 1000
 
 
-def messages(spark: SparkSession, minutes: int) -> DataFrame:
-    """What Kafka's source would give of a topic with a record per instance, point and minute."""
-    pairs = INSTANCES * _POINTS
-    rows = spark.range(0, pairs * minutes, 1, 8)
-    instance = F.format_string("i%011d", F.expr(f"id % {INSTANCES}"))
-    node = F.expr(f"id % {pairs} div {INSTANCES}")
-    made = rows.select(
-        instance.cast("binary").alias("key"),
-        F.to_json(_record(instance, node, F.expr(f"id div {pairs}"))).cast("binary").alias("value"),
-        F.expr(f"cast(id % {INSTANCES} % {_PARTITIONS} as int)").alias("partition"),
-        F.col("id").alias("offset"),
-        F.timestamp_millis(F.lit(_NOW_MS)).alias("timestamp"),
-    )
-    return made.unionByName(made.where(F.col("offset") % _REPEATED == 0))
+def _write(table: Table, query: str) -> None:
+    """The query's columns; the table's others are empty or zero."""
+    table.ensure()
+    with duckdb.connect() as database:
+        made = database.sql(query)
+        nothing = {
+            field.name: "''" if pa.types.is_string(field.type) else "0"
+            for field in table.schema
+            if field.name not in made.columns
+        }
+        filled = (f"{nothing.get(name, name)} as {name}" for name in table.schema.names)
+        rows = database.sql(f"select {', '.join(filled)} from made").to_arrow_reader(_ROWS_AT_ONCE)
+        cast = pa.RecordBatchReader.from_batches(table.schema, (each.cast(table.schema) for each in rows))
+        write_deltalake(str(table.path), cast, mode="append")
 
 
-def _record(instance: Column, node: Column, minute: Column) -> Column:
-    start_ms = F.lit(_START_MS) + minute * 60_000
-    boot = F.format_string("%032d", node)
-    used = F.crc32(instance.cast("binary")) % 10**7 + 1
+def _messages(first: int, end: int, every: int = 1) -> Iterator[tuple[str, int, bytes]]:
+    """Records of `_records` as they come in."""
+    with duckdb.connect() as database:
+        record = ", ".join(f"{name} := {name}" for name in USAGE_RECORD.names)
+        made = database.sql(
+            f"""select i % {_PARTITIONS} as place, to_json(struct_pack({record})) as value
+            from ({_records(_START_MS, first, end)}) where n % {every} = 0 order by n"""
+        )
+        for batch in made.to_arrow_reader(_ROWS_AT_ONCE):
+            for place, value in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                yield USAGE_TOPIC, place, value.encode()
+
+
+def _records(start_ms: int, first: int, end: int) -> str:
+    """One per instance, point and minute, in order of time; counted from 0."""
     known = {
-        "id": F.concat_ws("/", boot, instance, start_ms.cast("string")),
-        "point": F.format_string("broker-%d", node),
-        "node_id": node,
-        "cluster_id": F.lit("builtin-1"),
-        "boot_id": boot,
-        "counted_since_ms": F.lit(_START_MS),
-        "instance_id": instance,
-        "interval_start_ms": start_ms,
-        "interval_ms": F.lit(60_000),
-        "grid_ms": F.lit(60_000),
-        "produce_bytes": used,
-        "consume_bytes": used * 2,
-        "produce_bytes_total": used * (minute + 1),
-        "consume_bytes_total": used * 2 * (minute + 1),
-        "partitions_led": F.lit(4),
-        "stored_bytes": used * (minute + 1),
-        "stored_byte_ms": used * (minute + 1) * 60_000,
-        "sent_at_ms": start_ms + 60_100,
-        "version": F.lit(1),
+        "id": "concat_ws('/', boot_id, instance_id, interval_start_ms)",
+        "point": "'broker-' || p",
+        "node_id": "p",
+        "cluster_id": "'builtin-1'",
+        "boot_id": "boot_id",
+        "counted_since_ms": str(start_ms),
+        "instance_id": "instance_id",
+        "interval_start_ms": "interval_start_ms",
+        "interval_ms": str(_MINUTE_MS),
+        "grid_ms": str(_MINUTE_MS),
+        "produce_bytes": "used",
+        "consume_bytes": "used * 2",
+        "produce_bytes_total": "used * (m + 1)",
+        "consume_bytes_total": "used * 2 * (m + 1)",
+        "partitions_led": "4",
+        "stored_bytes": "used * (m + 1)",
+        "stored_byte_ms": f"used * (m + 1) * {_MINUTE_MS}",
+        "sent_at_ms": f"interval_start_ms + {_MINUTE_MS + 100}",
+        "version": "1",
     }
-    return F.struct(*(known.get(name, used % 1000).alias(name) for name in USAGE_RECORD.fieldNames()))
+    columns = ", ".join(f"{known.get(name, 'used % 1000')} as {name}" for name in USAGE_RECORD.names)
+    return f"""
+        select n, i, {columns} from (
+            select n, i, p, m, {start_ms} + m * {_MINUTE_MS} as interval_start_ms,
+                format('i{{:011d}}', i) as instance_id, format('{{:032d}}', p) as boot_id,
+                (hash(i) % 10000000 + 1)::bigint as used
+            from (select n, n % {INSTANCES} as i, n % {_PAIRS} // {INSTANCES} as p, n // {_PAIRS} as m
+                from range({first}, {end}) r(n)))"""

@@ -24,14 +24,14 @@ class Metered(NamedTuple):
 
 
 def ingest_into(
-    run: JobRun, bootstrap: str | None = None, offsets_per_batch_max: int | None = None
+    run: JobRun, bootstrap: str | None = None, records_per_batch_max: int | None = None
 ) -> "IngestFigures":
     """Records of topic `usage`, through the system instance's own vport.
 
     Raises: CommandError, PipelineError.
     """
     from pipeline.ingest.offsets import KafkaSource
-    from pipeline.metering.ingest import OFFSETS_PER_BATCH_MAX, ingest
+    from pipeline.metering.ingest import RECORDS_PER_BATCH_MAX, ingest
 
     if bootstrap is None:
         system = run.instance(SYSTEM_INSTANCE_ID)
@@ -42,12 +42,11 @@ def ingest_into(
             )
         bootstrap = str(system["bootstrap_servers"])
     return ingest(
-        lambda: run.spark,
         run.layout,
         KafkaSource(bootstrap),
         run.progress,
         now_ms=epoch_ms,
-        offsets_per_batch_max=offsets_per_batch_max or OFFSETS_PER_BATCH_MAX,
+        records_per_batch_max=records_per_batch_max or RECORDS_PER_BATCH_MAX,
     )
 
 

@@ -9,8 +9,6 @@ import msgspec
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
 
 from pipeline.errors import PipelineError
 
@@ -18,10 +16,10 @@ DAYS_KEPT: Final = 35
 _CONFIGURATION: Final = {"delta.enableDeletionVectors": "false", "delta.checkpointInterval": "20"}
 
 
-def as_table(rows: Iterable[msgspec.Struct], schema: StructType) -> pa.Table:
+def as_table(rows: Iterable[msgspec.Struct], schema: pa.Schema) -> pa.Table:
     """Rows of a contract as a table."""
     plain = [msgspec.to_builtins(row, builtin_types=(datetime.date,)) for row in rows]
-    return pa.Table.from_pylist(plain, schema=to_arrow_schema(schema))
+    return pa.Table.from_pylist(plain, schema=schema)
 
 
 def replace_day(path: Path, rows: pa.Table, run_date: datetime.date, instance_id: str | None = None) -> None:

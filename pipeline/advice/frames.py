@@ -5,9 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import pandas as pd
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
-from pyspark.sql.types import LongType, StructField, StructType
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
 
 from contracts.billing import HOUR_MS, PeriodState
 from pipeline.advice.judging.hours import HISTORY_H, forecast_rows
@@ -19,18 +21,12 @@ _INSTANCES_PER_GROUP: Final = 250
 Rows = Callable[[pd.DataFrame], list[dict[str, Any]]]
 
 
-def _without(schema: StructType, name: str) -> StructType:
-    return StructType([field for field in schema.fields if field.name != name])
+def _undated(schema: pa.Schema) -> StructType:
+    return StructType([each for each in from_arrow_schema(schema) if each.name != "run_date"])
 
 
-FORECASTS: Final = _without(FORECAST, "run_date")
-SKEWS: Final = StructType(
-    [
-        *_without(SKEW, "run_date").fields,
-        StructField("stored_bytes", LongType()),
-        StructField("blocked_ms", LongType()),
-    ]
-)
+FORECASTS: Final = _undated(FORECAST)
+SKEWS: Final = _undated(SKEW).add("stored_bytes", "long").add("blocked_ms", "long")
 
 
 def hours(usage_hour: DataFrame, now_ms: int) -> DataFrame:

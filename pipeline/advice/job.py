@@ -10,7 +10,6 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.types import StructType
 
 from contracts.advice import (
     ADVICE_TABLE,
@@ -110,7 +109,7 @@ def _forecasts(
     reported = reported_hours([(row.hour_ms, row.is_complete) for row in found], now_ms)
     capacities = {one.instance_id: one.capacity_bytes for one in bought}
     rows = frames.forecasts(_of(hours, bought), reported, capacities)
-    return _dated(rows, run_date, FORECAST)
+    return _dated(rows, run_date, FORECAST.names)
 
 
 def _skews(
@@ -121,8 +120,8 @@ def _skews(
     run_date: datetime.date,
 ) -> pa.Table:
     windows = frames.windows(_of(_usage(spark, layout, USAGE_RAW), bought), now_ms)
-    schema = StructType([*SKEW.fields, *frames.SKEWS.fields[-2:]])
-    return _dated(frames.skews(windows, len(bought)), run_date, schema)
+    names = [*SKEW.names, *frames.SKEWS.names[-2:]]
+    return _dated(frames.skews(windows, len(bought)), run_date, names)
 
 
 def _usage(spark: SparkSession, layout: PipelineLayout, name: str) -> DataFrame:
@@ -136,8 +135,8 @@ def _of(usage: DataFrame, bought: Iterable[Bought]) -> DataFrame:
     return usage.where(f.col("instance_id").isin([one.instance_id for one in bought]))
 
 
-def _dated(rows: DataFrame, run_date: datetime.date, schema: StructType) -> pa.Table:
-    return rows.withColumn("run_date", f.lit(run_date)).select(*schema.names).toArrow()
+def _dated(rows: DataFrame, run_date: datetime.date, names: Sequence[str]) -> pa.Table:
+    return rows.withColumn("run_date", f.lit(run_date)).select(*names).toArrow()
 
 
 def _advice(

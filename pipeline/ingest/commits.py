@@ -11,18 +11,23 @@ import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
-from typing import Any, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 import msgspec
+import pyarrow as pa
+import pyarrow.dataset
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
-from pyspark.sql.types import StructType
 
 from pipeline.errors import PipelineError
 from pipeline.ingest.ranges import PartitionRange
 from pipeline.ingest.staging import StagedFile, move_into
 from pipeline.store import AnyPath, store_fault
+from pipeline.table_rows import dataset
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
 
 _CONFIGURATION: Final = {
     "delta.enableDeletionVectors": "false",  # not every reader of Delta tables knows them
@@ -76,7 +81,7 @@ class BatchDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 class TableSpec(NamedTuple):
     """How a table is made when there is none."""
 
-    schema: StructType
+    schema: "pa.Schema | StructType"
     partition_by: tuple[str, ...] = ()
     description: str = ""
 
@@ -103,7 +108,7 @@ class IngestTable:
                 path.mkdir(parents=True, exist_ok=True)
                 DeltaTable.create(
                     str(path),
-                    Schema.from_json(spec.schema.json()),
+                    _delta_schema(spec.schema),
                     mode="ignore",
                     partition_by=list(spec.partition_by),
                     description=spec.description,
@@ -134,6 +139,10 @@ class IngestTable:
     def _numbers(self, names: Mapping[int, str]) -> dict[int, int]:
         found = {each: self._table.transaction_version(name) for each, name in names.items()}
         return {each: int(number) for each, number in found.items() if number is not None}
+
+    def dataset(self) -> pyarrow.dataset.Dataset:
+        """Its rows without Spark."""
+        return dataset(self._table)
 
     def documents(self, limit: int | None = None) -> list[BatchDocument]:
         """Documents of the newest commits that the log still has, newest first; not other writers'."""
@@ -199,6 +208,12 @@ class IngestTable:
         for each in (*document.begins, *document.gaps, *document.ranges):
             numbers[f"{app}/{each.partition}"] = each.end
         return {app: document.batch} | numbers
+
+
+def _delta_schema(schema: "pa.Schema | StructType") -> Schema:
+    if isinstance(schema, pa.Schema):
+        return Schema.from_arrow(schema)
+    return Schema.from_json(schema.json())
 
 
 def _starts(document: BatchDocument) -> dict[int, int]:

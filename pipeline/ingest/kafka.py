@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Final
-
-from pyspark.sql import DataFrame, SparkSession
+from typing import TYPE_CHECKING, Final
 
 from pipeline.ingest.offsets import KafkaSource
 from pipeline.ingest.ranges import Packing, PartitionRange
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 CLIENT_SETTINGS: Final = {
     # Spark asks for two offsets after every poll: large polls make those few.
@@ -24,11 +25,11 @@ POLL_TIMEOUT_MS: Final = 600_000
 
 
 def read_ranges(
-    spark: SparkSession,
+    spark: "SparkSession",
     source: KafkaSource,
     ranges: Mapping[str, Sequence[PartitionRange]],
     packing: Packing | None = None,
-) -> DataFrame:
+) -> "DataFrame":
     """Exactly these offsets of topics by the tenant's names: one range per topic-partition.
 
     Columns: key, value (binary), topic, partition, offset, timestamp, timestampType, headers. Offsets that a

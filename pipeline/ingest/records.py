@@ -11,8 +11,7 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, Tim
 from pipeline.errors import PipelineError
 from pipeline.ingest.offsets import KafkaSource
 from pipeline.ingest.ranges import PartitionRange
-from pipeline.schema.columns import columns
-from pipeline.schema.lake import HEADERS
+from pipeline.schema.lake import HEADERS, columns
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST_MS: Final = -62_135_596_800_000

@@ -11,16 +11,16 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, Observation
-from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import TimestampType
 
 from pipeline.errors import PipelineError
 from pipeline.store import AnyPath, StorePath, move, open_parquet, relative_to, size_bytes
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 _LOCK: Final = "lock"
@@ -113,13 +113,17 @@ def _sweep(area: Path) -> None:
 
 
 def stage(
-    frame: DataFrame, area: AnyPath, partition_by: Sequence[str], opaque: Sequence[str] = ()
+    frame: "DataFrame", area: AnyPath, partition_by: Sequence[str], opaque: Sequence[str] = ()
 ) -> list[StagedFile]:
     """Run the batch: files of `frame` without the partition columns, which are in `partition_values`.
 
     `opaque` columns hold large bytes that neither repeat nor are searched: no dictionary, no bounds.
     Raises: StagingError where the files found here are not the rows that Spark's tasks wrote.
     """
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql.types import TimestampType
+
     batch = area / uuid.uuid4().hex
     written = Observation()
     writer = frame.observe(written, F.count(F.lit(1)).alias("rows")).write.options(**_WRITE)

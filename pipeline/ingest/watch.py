@@ -5,15 +5,16 @@ import time
 import uuid
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Final, Self
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, Final, Self
 
 from pipeline.ingest.offsets import RefusedError, SourceOffsets, Topic, UnreachableError
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 _EVERY_S: Final = 2.0
-_UNREACHABLE_MAX_S: Final = 60.0
-_REFUSED_MAX_S: Final = 6.0
+UNREACHABLE_MAX_S: Final = 60.0
+REFUSED_MAX_S: Final = 6.0
 """Shorter: a whitelist that lost us does not come back by itself, and other instances wait for this one."""
 
 
@@ -28,7 +29,7 @@ def gone(offsets: SourceOffsets, topics: Mapping[str, Topic]) -> dict[str, Topic
 class TopicWatch:
     """While a batch runs in this thread: stops it when a topic is gone or nobody answers any more."""
 
-    def __init__(self, spark: SparkSession, offsets: SourceOffsets, topics: Mapping[str, Topic]) -> None:
+    def __init__(self, spark: "SparkSession", offsets: SourceOffsets, topics: Mapping[str, Topic]) -> None:
         self._spark = spark
         self._offsets = offsets
         self._topics = topics
@@ -58,8 +59,8 @@ class TopicWatch:
             self._offsets.must_answer()
             missing = gone(self._offsets, self._topics)
         except RefusedError:
-            return time.monotonic() - self._answered_s > _REFUSED_MAX_S
+            return time.monotonic() - self._answered_s > REFUSED_MAX_S
         except UnreachableError:
-            return time.monotonic() - self._answered_s > _UNREACHABLE_MAX_S
+            return time.monotonic() - self._answered_s > UNREACHABLE_MAX_S
         self._answered_s = time.monotonic()
         return bool(missing)

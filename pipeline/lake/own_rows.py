@@ -8,8 +8,6 @@ from datetime import datetime
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
 
 from pipeline.ingest.commits import BatchDocument, IngestTable, TableSpec
 from pipeline.ingest.lease import table_lease
@@ -23,7 +21,7 @@ _LEASE_WAIT_S = 60.0
 def append_rows(
     layout: PipelineLayout,
     name: str,
-    schema: StructType,
+    schema: pa.Schema,
     description: str,
     rows: Sequence[msgspec.Struct],
     job: str,
@@ -40,7 +38,7 @@ def append_rows(
         folder.mkdir()
         file = folder / f"part-{time.time_ns()}-{uuid.uuid4().hex}.parquet"
         plain = [msgspec.to_builtins(row, builtin_types=(datetime,)) for row in rows]
-        pq.write_table(pa.Table.from_pylist(plain, to_arrow_schema(schema, timezone="UTC")), file)
+        pq.write_table(pa.Table.from_pylist(plain, schema), file)
         files = [staged_file(file, folder)] if rows else []
         document = BatchDocument(app=name, batch=table.batch(name) + 1, job=job, job_version="1")
         table.append(files, document.counted(files))

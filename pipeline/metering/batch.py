@@ -1,34 +1,35 @@
-"""One batch of usage records: what its commit holds, from bytes to staged files. IO around pure decisions.
+"""One batch of usage records: what its commit holds, from bytes to staged files. IO around queries.
 
-Most batches are one Spark job: their records follow what the table has. Jobs are added for what is rare:
-records that are quarantined, gaps, and records that arrive late where others were recovered.
+Most batches follow what the table has. Steps are added for what is rare: records that are quarantined, gaps,
+and records that arrive late where others were recovered.
 """
 
-from collections import Counter
+import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, Observation, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset
+from duckdb import DuckDBPyConnection
 
-from pipeline.ingest.staging import StagedFile, stage
-from pipeline.metering.distinct import compared
+from pipeline.ingest.commits import IngestTable
+from pipeline.ingest.staging import StagedFile, staged_file
+from pipeline.metering.distinct import KNOWN_COLUMNS, compared
 from pipeline.metering.gaps import PAIR
 from pipeline.metering.records import judged, quarantined, taken
-from pipeline.metering.settle import ADDED, REPLACED, REWRITTEN, changes, of_pairs, opened
-from pipeline.schema.usage_records import USAGE_RAW
-from pipeline.store import AnyPath
+from pipeline.metering.settle import ADDED, COLUMNS, REPLACED, changes, opened
+from pipeline.schema.usage_records import USAGE_QUARANTINE, USAGE_RAW
 
 NEIGHBOUR_MS: Final = 65 * 60_000
 """A master tells the totals of a live boot id once an hour: within this time a record has neighbours."""
 LATE_MS: Final = 15 * 60_000
-"""A batch with records that are later than this is read twice."""
-_COLUMNS: Final = USAGE_RAW.fieldNames()
-_BY_DAY: Final = ("day",)
 DAY_MS: Final = 24 * 3600 * 1000
+_ROWS_AT_ONCE: Final = 100_000
+_DAY: Final = pyarrow.dataset.partitioning(pa.schema([USAGE_RAW.field("day")]), flavor="hive")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,166 +68,137 @@ class StagedBatch:
 class Batch:
     """What is the same in all steps of one batch."""
 
-    spark: SparkSession
-    table: AnyPath | None
-    """`usage_raw`; None while it has no rows."""
+    database: DuckDBPyConnection
+    """An empty one."""
+    raw: IngestTable
+    """`usage_raw` before the batch."""
     area: Path
-    ingest_batch: int
     now_ms: int
 
     @property
     def _stamp(self) -> dict[str, int]:
-        return {"ingest_batch": self.ingest_batch, "now_ms": self.now_ms}
+        return {"ingest_batch": self.raw.version + 1, "now_ms": self.now_ms}
 
     def staged(
-        self, frame: DataFrame, *, heard_until_ms: int, quarantined_until: Mapping[int, int]
+        self, messages: pa.Table, *, heard_until_ms: int, quarantined_until: Mapping[int, int]
     ) -> StagedBatch:
-        """`frame` is Kafka's; `heard_until_ms` the latest interval start that the table has.
+        """`messages` as `consume` has them; `heard_until_ms` the latest interval start that the table has.
 
         `quarantined_until`: per partition the next offset that the quarantine has not seen.
         """
-        records = judged(frame, self.now_ms)
-        since_ms = max(0, heard_until_ms - LATE_MS - NEIGHBOUR_MS)
-        seen, files = self._distinct(records, since_ms)
-        if seen["rows"] and seen["start_min_ms"] - NEIGHBOUR_MS < since_ms and self.table is not None:
-            _discard(files)
-            since_ms = max(0, seen["start_min_ms"] - NEIGHBOUR_MS)
-            seen, files = self._distinct(records, since_ms)
-        rejected = self._rejected(records, quarantined_until) if seen["quarantined"] else []
+        self.database.register("messages", messages)
+        self._make("judged", judged("messages", self.now_ms))
+        self.database.execute(f"create temp view taken as {taken('judged', **self._stamp)}")
+        [(records, accepted, start_ms)] = self.database.sql(
+            """select count(*), count(*) filter (reason is null),
+            min(interval_start_ms) filter (reason is null) from judged"""
+        ).fetchall()
+        since_ms = heard_until_ms - LATE_MS
+        since_ms = max(0, min(since_ms, start_ms or since_ms) - NEIGHBOUR_MS)
+        self._load("near", since_ms, KNOWN_COLUMNS)
+        self._make("told", compared("taken", "near"))
+        self.database.execute(
+            f"""create temp view fresh as select {COLUMNS} from taken semi join
+            (from told where not is_duplicate) using (kafka_partition, kafka_offset)"""
+        )
+        [(rows, gaps, unsettled)] = self.database.sql(
+            """select count(*) filter (not is_duplicate), count(*) filter (has_gap),
+            count(*) filter (is_unsettled) from told"""
+        ).fetchall()
+        beside = self._changes(since_ms, bool(unsettled)) if gaps or unsettled else {}
+        days = sorted({str(day) for change, day in beside if change != ADDED})
+        rejected = self._rejected(quarantined_until) if accepted < records else []
+        added = sum(count for (change, _), count in beside.items() if change == ADDED)
         figures = IngestFigures(
-            records=seen["records"],
-            rows=seen["rows"],
-            duplicates=seen["duplicates"],
+            records=records,
+            rows=rows,
+            duplicates=accepted - rows,
             quarantined=sum(file.rows for file in rejected),
+            recovered_rows=added,
+            rewritten_rows=sum(beside.values()) - added,
         )
-        staged = StagedBatch(files, (), rejected, figures)
-        if seen["unsettled"]:
-            return self._settled(staged, since_ms)
-        return self._opened(staged, since_ms) if seen["gaps"] else staged
+        return StagedBatch(self._rows(bool(beside), days), tuple(days), rejected, figures)
 
-    # -- the records ------------------------------------------------------------------------------------
+    def _make(self, table: str, query: str) -> None:
+        self.database.execute(f"create temp table {table} as {query}")
 
-    def _distinct(self, records: DataFrame, since_ms: int) -> tuple[dict[str, int], list[StagedFile]]:
-        """The batch's own rows, and what there is to know of them."""
-        read, told = Observation(), Observation()
-        # what is observed is computed whole, so what nobody reads is dropped before
-        observed = records.drop("key", "value", "error").observe(
-            read,
-            _count(F.lit(True)).alias("records"),
-            _count(F.col("reason").isNotNull()).alias("quarantined"),
-        )
-        rows = compared(taken(observed, **self._stamp), self._known(since_ms))
-        is_row = ~F.col("is_duplicate")
-        counted = rows.observe(
-            told,
-            _count(is_row).alias("rows"),
-            _count(F.col("is_duplicate")).alias("duplicates"),
-            _count(F.col("has_gap")).alias("gaps"),
-            _count(F.col("is_unsettled")).alias("unsettled"),
-            F.min(F.when(is_row, F.col("interval_start_ms"))).alias("start_min_ms"),
-        )
-        files = _stage(counted.where(is_row).select(*_COLUMNS), self.area, _BY_DAY)
-        return read.get | told.get, files
-
-    def _rejected(self, records: DataFrame, quarantined_until: Mapping[int, int]) -> list[StagedFile]:
-        """Read once more, as it is rare: what is not taken. What the quarantine has is left out."""
-        is_new = F.lit(True)
-        for partition, offset in quarantined_until.items():
-            is_new = is_new & ((F.col("kafka_partition") != partition) | (F.col("kafka_offset") >= offset))
-        return _stage(quarantined(records.where(is_new), **self._stamp), self.area, ())
-
-    def _table(self) -> DataFrame | None:
-        if self.table is None:
-            return None
-        return self.spark.read.format("delta").load(str(self.table))
-
-    def _known(self, since_ms: int) -> DataFrame | None:
-        """Rows around the batch's; recovered ones that stand for nothing are of no use to anyone."""
-        table = self._table()
-        if table is None:
-            return None
+    def _load(self, table: str, since_ms: int, columns: Sequence[str], only: str = "") -> None:
+        """Rows of `usage_raw` since then; recovered ones that stand for nothing are of no use to anyone."""
         day = datetime.fromtimestamp(since_ms / 1000, UTC).date()
-        return table.where(
-            (F.col("day") >= F.lit(day))
-            & (F.col("interval_start_ms") >= since_ms)
-            & (F.col("interval_ms") > 0)
+        where = (pc.field("day") >= day) & (pc.field("interval_start_ms") >= since_ms)
+        self._read(table, where & (pc.field("interval_ms") > 0), columns, only)
+
+    def _read(
+        self, table: str, where: pc.Expression, columns: Sequence[str] = USAGE_RAW.names, only: str = ""
+    ) -> None:
+        """Times are made anew from milliseconds: those of tables know a zone, ours here need none."""
+        reader = self.raw.dataset().scanner(columns=[*columns], filter=where).to_reader()
+        self.database.register("stored", reader)
+        times = "replace (make_timestamp_ms(interval_start_ms) as interval_start)"
+        self._make(table, f"select * {times if 'interval_start' in columns else ''} from stored {only}")
+        self.database.unregister("stored")
+
+    # -- beside the records themselves --------------------------------------------------------------------
+
+    def _rejected(self, quarantined_until: Mapping[int, int]) -> list[StagedFile]:
+        """What is not taken. What the quarantine has is left out."""
+        seen = " or ".join(
+            f"(kafka_partition = {partition} and kafka_offset < {offset})"
+            for partition, offset in quarantined_until.items()
         )
+        new = f"(from judged where not ({seen or 'false'}))"
+        return self._stage(quarantined(new, "messages", **self._stamp), USAGE_QUARANTINE)
 
-    # -- gaps -------------------------------------------------------------------------------------------
+    def _changes(self, since_ms: int, is_unsettled: bool) -> dict[tuple[str, date], int]:
+        """Make `beside`: rows that are recovered or change, and what becomes of them; returns how many.
 
-    def _opened(self, staged: StagedBatch, since_ms: int) -> StagedBatch:
-        """Gaps between this batch's records and those before them: rows are added."""
-        new, known = self._read_back(staged.raw), self._known(since_ms)
-        pairs, _ = self._pairs(new, known, F.col("has_gap"))
-        near = None if known is None else of_pairs(known, pairs)
-        more = _stage(opened(of_pairs(new, pairs), near, **self._stamp), self.area, _BY_DAY)
-        return replace(
-            staged, raw=[*staged.raw, *more], figures=replace(staged.figures, recovered_rows=_rows(more))
+        Gaps between this batch's records and those before them only add rows. With records among recovered
+        ones, or without any before them, the whole history of their boot ids is looked at.
+        """
+        self._make(
+            "pairs",
+            f"select {PAIR}, min(counted_since_ms) as since_ms from told "
+            f"where has_gap or is_unsettled group by {PAIR}",
         )
+        if is_unsettled:
+            [(began_ms,)] = self.database.sql("select min(since_ms) from pairs").fetchall()
+            since_ms = max(0, min(began_ms, self.now_ms) - DAY_MS)
+        of_pairs = f"semi join pairs using ({PAIR})"
+        self._load("whole", since_ms, USAGE_RAW.names, of_pairs)
+        new, known = f"(from fresh {of_pairs})", "whole"
+        if is_unsettled:
+            self._make("beside", changes(new, known, **self._stamp))
+        else:
+            self._make("beside", f"select *, '{ADDED}' as change from ({opened(new, known, **self._stamp)})")
+        counts = self.database.sql("select change, day, count(*) from beside group by all").fetchall()
+        return {(change, day): count for change, day, count in counts}
 
-    def _settled(self, staged: StagedBatch, since_ms: int) -> StagedBatch:
-        """Records among recovered ones, or without any before them: what changes is written anew."""
-        new = self._read_back(staged.raw)
-        pairs, began_ms = self._pairs(new, self._known(since_ms), F.col("has_gap") | F.col("is_unsettled"))
-        known = self._known(max(0, min(began_ms, self.now_ms) - DAY_MS))
-        whole = of_pairs(new.limit(0) if known is None else known, pairs)
-        found = changes(of_pairs(new, pairs), whole, **self._stamp).cache()
-        counts: Counter[str] = Counter()
-        days: set[str] = set()
-        for row in found.groupBy("change", F.col("day").cast("string").alias("day")).count().collect():
-            counts[row["change"]] += row["count"]
-            if row["change"] != ADDED:
-                days.add(row["day"])
-        rows = found.where(F.col("change") != REPLACED).select(*_COLUMNS)
-        figures = replace(
-            staged.figures, recovered_rows=counts[ADDED], rewritten_rows=counts[REWRITTEN] + counts[REPLACED]
+    def _rows(self, has_beside: bool, days: Sequence[str]) -> list[StagedFile]:
+        """The batch's rows and those beside them; of `days`, whose rows change, all that they have now."""
+        parts = [f"select {COLUMNS} from fresh"]
+        if has_beside:
+            parts.append(f"select {COLUMNS} from beside where change <> '{REPLACED}'")
+        if days:
+            self._read("kept", pc.field("day").isin([date.fromisoformat(day) for day in days]))
+            changed = f"(from beside where change <> '{ADDED}')"
+            parts.append(f"select {COLUMNS} from kept anti join {changed} using (id)")
+        return self._stage(" union all ".join(parts), USAGE_RAW, _DAY)
+
+    def _stage(
+        self, query: str, schema: pa.Schema, by: pyarrow.dataset.Partitioning | None = None
+    ) -> list[StagedFile]:
+        """Files of a query's rows, none where there are none."""
+        found = self.database.sql(query).to_arrow_reader(_ROWS_AT_ONCE)
+        folder, name = self.area / uuid.uuid4().hex, uuid.uuid4().hex
+        parquet = pyarrow.dataset.ParquetFileFormat()
+        pyarrow.dataset.write_dataset(
+            pa.RecordBatchReader.from_batches(schema, (batch.cast(schema) for batch in found)),
+            folder,
+            format=parquet,
+            file_options=parquet.make_write_options(compression="zstd", compression_level=1),
+            partitioning=by,
+            basename_template=f"part-{{i}}-{name}.zstd.parquet",
+            min_rows_per_group=_ROWS_AT_ONCE,
         )
-        if not days:
-            more = _stage(rows, self.area, _BY_DAY) if counts[ADDED] else []
-            return replace(staged, raw=[*staged.raw, *more], figures=figures)
-        return replace(self._anew(staged, found, rows, sorted(days)), figures=figures)
-
-    def _anew(self, staged: StagedBatch, found: DataFrame, rows: DataFrame, days: list[str]) -> StagedBatch:
-        """Some days with every row that they have now; the batch's rows of other days beside them."""
-        table = self._table()
-        assert table is not None, "rows of it change"
-        is_anew = F.col("day").isin([date.fromisoformat(day) for day in days])
-        changed = F.broadcast(found.where(F.col("change") != ADDED).select("id"))
-        kept = table.where(is_anew).join(changed, "id", "left_anti").select(*_COLUMNS)
-        new = self._read_back(staged.raw).where(is_anew)
-        files = _stage(kept.unionByName(new).unionByName(rows), self.area, _BY_DAY)
-        others = [file for file in staged.raw if file.partition_values["day"] not in days]
-        return replace(staged, raw=[*others, *files], replaced_days=tuple(days))
-
-    def _pairs(self, new: DataFrame, known: DataFrame | None, which: Column) -> tuple[DataFrame, int]:
-        """Boot ids and instances of some new records, and when the first of them began to count."""
-        flagged = compared(new, known).where(which)
-        found = flagged.groupBy(*PAIR).agg(F.min("counted_since_ms").alias("since_ms")).collect()
-        pairs = self.spark.createDataFrame(
-            [(row[0], row[1]) for row in found], "boot_id string, instance_id string"
-        )
-        return pairs, min(int(row["since_ms"]) for row in found)
-
-    def _read_back(self, files: Sequence[StagedFile]) -> DataFrame:
-        root = files[0].path.parent
-        for _ in _BY_DAY:
-            root = root.parent
-        return self.spark.read.schema(USAGE_RAW).parquet(str(root)).select(*_COLUMNS)
-
-
-def _stage(frame: DataFrame, area: Path, partition_by: Sequence[str]) -> list[StagedFile]:
-    """Without the empty file that stands for no rows at all."""
-    return [file for file in stage(frame, area, partition_by) if file.rows]
-
-
-def _count(what: Column) -> Column:
-    return F.count(F.when(what, 1))
-
-
-def _rows(files: Sequence[StagedFile]) -> int:
-    return sum(file.rows for file in files)
-
-
-def _discard(files: Sequence[StagedFile]) -> None:
-    for file in files:
-        file.path.unlink()
+        files = [staged_file(path, folder) for path in sorted(folder.rglob("*.parquet"))]
+        return [file for file in files if file.rows]

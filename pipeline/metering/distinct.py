@@ -1,26 +1,33 @@
-"""New usage records, each once, and whether what came before and after them fits. Pure.
+"""New usage records, each once, and whether what came before and after them fits: DuckDB's SQL, pure.
 
-One shuffle by boot id and instance and one sort serve both questions.
+One sort by boot id and instance serves both questions.
 """
 
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812
-
-from pipeline.metering.gaps import PAIR
-
 KNOWN_COLUMNS: Final = (
     *("boot_id", "instance_id", "interval_start_ms", "interval_ms", "produce_bytes", "consume_bytes"),
     *("produce_bytes_total", "consume_bytes_total", "stored_bytes", "partitions_led", "recovered"),
-    *("kafka_partition", "kafka_offset"),
+    *("kafka_partition", "kafka_offset", "counted_since_ms"),
 )
-"""What must be read of rows that are in the table."""
-IS_NEW: Final = "is_new"
+"""What is compared: these columns of rows that are in the table, too."""
+_BEGINNINGS: Final = {
+    "produce_begin": "produce_bytes_total - produce_bytes",
+    "consume_begin": "consume_bytes_total - consume_bytes",
+}
+_NEIGHBOUR: Final = _BEGINNINGS | {
+    "start_ms": "interval_start_ms",
+    "end_ms": "interval_start_ms + interval_ms",
+    "produce_end": "produce_bytes_total",
+    "consume_end": "consume_bytes_total",
+    "is_held": "stored_bytes > 0 or partitions_led > 0",
+    "recovered": "recovered",
+    "is_new": "is_new",
+}
 
 
-def compared(new: DataFrame, known: DataFrame | None) -> DataFrame:
-    """New records with `is_duplicate`, `has_gap` and `is_unsettled`.
+def compared(new: str, known: str) -> str:
+    """Of new records place, pair and times, with `is_duplicate`, `has_gap` and `is_unsettled`.
 
     `known` has rows of the table around the same time. Of records with one id the one that is known stays,
     else the longest, else the one with the larger totals, else the first in Kafka.
@@ -29,85 +36,41 @@ def compared(new: DataFrame, known: DataFrame | None) -> DataFrame:
     rows of the table may change for this record: it stands where others were recovered, or before a known
     one, or no record before it is at hand.
     """
-    rows = new.withColumn(IS_NEW, F.lit(True))
-    if known is not None:
-        seen = known.select(*KNOWN_COLUMNS).withColumn(IS_NEW, F.lit(False))
-        rows = rows.unionByName(seen, allowMissingColumns=True)
-    order = Window.partitionBy(*PAIR).orderBy(
-        F.asc("interval_start_ms"),
-        F.asc("recovered"),
-        F.asc(IS_NEW),
-        F.desc("interval_ms"),
-        F.desc("produce_bytes_total"),
-        F.desc("consume_bytes_total"),
-        F.asc("kafka_partition"),
-        F.asc("kafka_offset"),
-    )
-    compared_rows = rows.select(
-        *rows.columns,
-        F.lag(F.struct(*_neighbour())).over(order).alias("_before"),
-        F.lead(F.struct(*_neighbour())).over(order).alias("_after"),
-    )
-    flagged = compared_rows.select(
-        *rows.columns,
-        _is_duplicate().alias("is_duplicate"),
-        _has_gap().alias("has_gap"),
-        _is_unsettled().alias("is_unsettled"),
-    )
-    return flagged.where(F.col(IS_NEW)).drop(IS_NEW)
+    columns = ", ".join(KNOWN_COLUMNS)
+    neighbour = ", ".join(f"{name} := {value}" for name, value in _NEIGHBOUR.items())
+    beginnings = ", ".join(f"{value} as {name}" for name, value in _BEGINNINGS.items())
+    return f"""
+        with both_kinds as (
+            select {columns}, true as is_new from {new}
+            union all select {columns}, false from {known}
+        ), placed as (
+            select *, {beginnings},
+                lag(struct_pack({neighbour})) over in_order as before,
+                lead(struct_pack({neighbour})) over in_order as after
+            from both_kinds
+            window in_order as (
+                partition by boot_id, instance_id
+                order by interval_start_ms, recovered, is_new, interval_ms desc, produce_bytes_total desc,
+                    consume_bytes_total desc, kafka_partition, kafka_offset
+            )
+        ), told as (
+            select *,
+                coalesce(before.start_ms = interval_start_ms and not before.recovered, false) as is_duplicate
+            from placed where is_new
+        )
+        select boot_id, instance_id, interval_start_ms, counted_since_ms, kafka_partition, kafka_offset,
+            is_duplicate, not is_duplicate and ({_HAS_GAP}) as has_gap,
+            not is_duplicate and ({_IS_UNSETTLED}) as is_unsettled
+        from told"""
 
 
-def _neighbour() -> list[Column]:
-    return [
-        F.col("interval_start_ms").alias("start_ms"),
-        (F.col("interval_start_ms") + F.col("interval_ms")).alias("end_ms"),
-        F.col("produce_bytes_total").alias("produce_end"),
-        F.col("consume_bytes_total").alias("consume_end"),
-        *_beginnings(),
-        ((F.col("stored_bytes") > 0) | (F.col("partitions_led") > 0)).alias("is_held"),
-        F.col("recovered").alias("recovered"),
-        F.col(IS_NEW).alias("is_new"),
-    ]
+_HAS_GAP: Final = """coalesce(
+    produce_begin <> before.produce_end or consume_begin <> before.consume_end
+    or (before.is_held and interval_start_ms > before.end_ms), false)"""
 
-
-def _beginnings() -> list[Column]:
-    return [
-        (F.col("produce_bytes_total") - F.col("produce_bytes")).alias("produce_begin"),
-        (F.col("consume_bytes_total") - F.col("consume_bytes")).alias("consume_begin"),
-    ]
-
-
-def _is_duplicate() -> Column:
-    before = F.col("_before")
-    is_same = (before["start_ms"] == F.col("interval_start_ms")) & ~before["recovered"]
-    return F.coalesce(is_same, F.lit(False))
-
-
-def _has_gap() -> Column:
-    before = F.col("_before")
-    produce, consume = _beginnings()
-    is_gap = (
-        (produce != before["produce_end"])
-        | (consume != before["consume_end"])
-        | (before["is_held"] & (F.col("interval_start_ms") > before["end_ms"]))
-    )
-    return ~_is_duplicate() & F.coalesce(is_gap, F.lit(False))
-
-
-def _is_unsettled() -> Column:
-    before, after = F.col("_before"), F.col("_after")
-    produce, consume = _beginnings()
-    is_without = before.isNull() & ((produce > 0) | (consume > 0))
-    is_over_recovered = before["recovered"] & (before["end_ms"] > F.col("interval_start_ms"))
-    is_under_recovered = after["recovered"] & (
-        after["start_ms"] < F.col("interval_start_ms") + F.col("interval_ms")
-    )
-    is_before_known = ~after["is_new"] & (
-        (after["produce_begin"] != F.col("produce_bytes_total"))
-        | (after["consume_begin"] != F.col("consume_bytes_total"))
-    )
-    doubts = (is_over_recovered, is_under_recovered, is_before_known)
-    unsettled = is_without
-    for doubt in doubts:
-        unsettled = unsettled | F.coalesce(doubt, F.lit(False))
-    return ~_is_duplicate() & unsettled
+_IS_UNSETTLED: Final = """
+    (before is null and (produce_begin > 0 or consume_begin > 0))
+    or coalesce(before.recovered and before.end_ms > interval_start_ms, false)
+    or coalesce(after.recovered and after.start_ms < interval_start_ms + interval_ms, false)
+    or coalesce(not after.is_new and (
+        after.produce_begin <> produce_bytes_total or after.consume_begin <> consume_bytes_total), false)"""

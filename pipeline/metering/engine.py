@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import duckdb
 
 from pipeline.layout import PipelineLayout
-from pipeline.session import memory_here
+from pipeline.memory import memory_here
 
 
 @contextmanager

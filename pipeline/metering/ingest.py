@@ -10,37 +10,26 @@ from dataclasses import fields
 from typing import Final
 
 import msgspec
-from pyspark.sql import DataFrame, SparkSession
+import pyarrow as pa
 
 from contracts.usage_records import USAGE_QUARANTINE, USAGE_RAW, USAGE_TOPIC
 from pipeline.errors import PipelineError
 from pipeline.ingest.commits import BatchDocument, IngestTable, TableSpec
-from pipeline.ingest.kafka import read_ranges
+from pipeline.ingest.consume import consume
 from pipeline.ingest.lease import table_lease
 from pipeline.ingest.offsets import KafkaSource, SourceOffsets, Topic
-from pipeline.ingest.ranges import (
-    Bounds,
-    PartitionRange,
-    Plan,
-    beginnings,
-    pack,
-    plan_topic,
-    take,
-    total_offsets,
-    without,
-)
+from pipeline.ingest.ranges import Bounds, PartitionRange, Plan, beginnings, plan_topic, total_offsets
 from pipeline.ingest.staging import staging_area
-from pipeline.ingest.watch import TopicWatch
 from pipeline.layout import PipelineLayout
 from pipeline.metering.batch import Batch, IngestFigures, StagedBatch
+from pipeline.metering.engine import engine
 from pipeline.progress import Progress, Silent
 from pipeline.schema import usage_records as schema
 
 JOB: Final = "meter"
 JOB_VERSION: Final = "1"
-OFFSETS_PER_BATCH_MAX: Final = 2_000_000
-_RECORD_BYTES: Final = 1_000
-_CORES: Final = 2
+RECORDS_PER_BATCH_MAX: Final = 400_000
+"""Of 1 kB each they take a few hundred MB here, and as much of DuckDB's part of the memory."""
 _HEARD: Final = "heard_until_ms"
 _LEASE_WAIT_S: Final = 5.0
 
@@ -64,25 +53,18 @@ class UsageIngest:
 
     def take(
         self,
-        spark: SparkSession,
-        frame: DataFrame,
+        messages: pa.Table,
         ranges: Sequence[PartitionRange],
         gaps: Sequence[PartitionRange],
         *,
         now_ms: int,
     ) -> IngestFigures:
-        """Bring a batch into the tables; `frame` holds the records of `ranges` as Kafka's source does."""
+        """Bring a batch into the tables; `messages` has the records of `ranges` as `consume` gives them."""
         heard_until_ms = self._heard_until_ms()
-        with staging_area(self._layout.staging) as area:
-            batch = Batch(
-                spark=spark,
-                table=self.raw.path if self.raw.version > 0 else None,
-                area=area,
-                ingest_batch=self.raw.version + 1,
-                now_ms=now_ms,
-            )
+        with staging_area(self._layout.staging) as area, engine(self._layout) as database:
             known = self.quarantine.positions(self._app, self._topic.partitions)
-            staged = batch.staged(frame, heard_until_ms=heard_until_ms, quarantined_until=known)
+            batch = Batch(database, self.raw, area, now_ms)
+            staged = batch.staged(messages, heard_until_ms=heard_until_ms, quarantined_until=known)
             self._commit(staged, ranges, gaps, known, heard_until_ms)
         return staged.figures
 
@@ -130,15 +112,14 @@ class UsageIngest:
 
 
 def ingest(
-    spark: Callable[[], SparkSession],
     layout: PipelineLayout,
     source: KafkaSource,
     progress: Progress | None = None,
     *,
     now_ms: Callable[[], int],
-    offsets_per_batch_max: int = OFFSETS_PER_BATCH_MAX,
+    records_per_batch_max: int = RECORDS_PER_BATCH_MAX,
 ) -> IngestFigures:
-    """Bring the tables up to the topic's ends as they are now. The session is asked for if there is news.
+    """Bring the tables up to the topic's ends as they are now.
 
     Raises: PipelineError.
     """
@@ -152,17 +133,12 @@ def ingest(
         plan = tables.plan(offsets.bounds([topic])[topic.name])
         _refuse_regressed(plan)
         total = IngestFigures()
-        waiting, gaps, done = plan.ranges, plan.gaps, 0
-        progress.planned(total_offsets(waiting))
-        while waiting:
-            [part] = take({topic.name: waiting}, offsets_per_batch_max).values()
-            session = spark()
-            packing = pack([(one, _RECORD_BYTES) for one in part], _CORES)
-            with TopicWatch(session, offsets, {topic.name: topic}):
-                frame = read_ranges(session, source, {topic.name: part}, packing)
-                total += tables.take(session, frame, part, gaps, now_ms=now_ms())
-            waiting, gaps = without(waiting, part), ()
-            done += total_offsets(part)
+        gaps, done = plan.gaps, 0
+        progress.planned(total_offsets(plan.ranges))
+        for batch in consume(offsets, topic, plan.ranges, records_per_batch_max):
+            total += tables.take(batch.messages, batch.ranges, gaps, now_ms=now_ms())
+            gaps = ()
+            done += total_offsets(batch.ranges)
             progress.done(done)
             progress.figures(**_shown(total))
     return total

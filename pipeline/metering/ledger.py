@@ -143,7 +143,7 @@ def _write(
     marks: Sequence[Transaction] = (),
 ) -> None:
     columns = [msgspec.structs.asdict(row) for row in rows]
-    found = pa.Table.from_pylist(columns, schema=to.arrow_schema)
+    found = pa.Table.from_pylist(columns, schema=to.schema)
     write_deltalake(table, found, commit_properties=CommitProperties(app_transactions=list(marks)), **how)
 
 

@@ -70,15 +70,15 @@ def reconcile(
             lambda: _compare(
                 database,
                 "usage_5m = usage_hour",
-                _plain(to_hours("slots", heard_until_ms), USAGE_HOUR.fieldNames()),
-                _plain("from hours", USAGE_HOUR.fieldNames()),
+                _plain(to_hours("slots", heard_until_ms), USAGE_HOUR.names),
+                _plain("from hours", USAGE_HOUR.names),
                 ["instance_id", "hour_start"],
             ),
             lambda: _compare(
                 database,
                 "usage_hour = usage_day",
-                _plain(to_days("hours", heard_until_ms), USAGE_DAY.fieldNames()),
-                _plain("from days", USAGE_DAY.fieldNames()),
+                _plain(to_days("hours", heard_until_ms), USAGE_DAY.names),
+                _plain("from days", USAGE_DAY.names),
                 ["instance_id", "day"],
             ),
             lambda: _bills(layout, tables, month),
@@ -150,7 +150,7 @@ def _plain(rows: str, names: Sequence[str]) -> str:
 
 def _digest(slots: str) -> str:
     """Sums of bytes, and of a hash of each whole row, by instance and day: a difference shows in one."""
-    names = USAGE_5M.fieldNames()
+    names = USAGE_5M.names
     return f"""
         select instance_id, day, sum(produce_bytes) as produce_bytes, sum(consume_bytes) as consume_bytes,
             sum(stored_byte_ms) as stored_byte_ms, count(*) as slots, sum(hash({", ".join(names)})) as hash

@@ -1,18 +1,17 @@
 """From bytes on topic `usage` to records, each with the reason why it is not taken, if there is one.
 
-Pure: `now_ms` is an argument. A value that lies would bill somebody: what cannot be true is set aside with
-its bytes, and what was carried meanwhile is recovered from the totals of later records.
+DuckDB's SQL, pure: `now_ms` is an argument. A value that lies would bill somebody: what cannot be true is
+set aside with its bytes, and what was carried meanwhile is recovered from the totals of later records.
 """
 
-from functools import reduce
+import json
+from collections.abc import Iterable
 from typing import Final
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import LongType, StringType
+import pyarrow as pa
 
 from contracts.usage_records import INTERVAL_MS_MAX, INTERVAL_MS_MIN, USAGE_VERSION
-from pipeline.schema.usage_records import USAGE_QUARANTINE, USAGE_RECORD
+from pipeline.schema.usage_records import USAGE_RECORD
 
 FUTURE_MS: Final = 5 * 60_000
 """The master's clock may be ahead of ours by so much."""
@@ -23,125 +22,139 @@ PORT_BYTES_PER_S: Final = 12_500_000_000
 LIMIT_TIMES: Final = 10
 NUMBER_MAX: Final = 2**62
 TEXT_LENGTH_MAX: Final = 200
-_NUMBERS: Final = [field.name for field in USAGE_RECORD.fields if isinstance(field.dataType, LongType)]
-_TEXTS: Final = [field.name for field in USAGE_RECORD.fields if isinstance(field.dataType, StringType)]
-_PLACE: Final = ("kafka_partition", "kafka_offset", "kafka_timestamp_ms")
+_NUMBERS: Final = [field.name for field in USAGE_RECORD if field.type == pa.int64()]
+_TEXTS: Final = [field.name for field in USAGE_RECORD if field.type == pa.string()]
+_PLACE: Final = "kafka_partition, kafka_offset"
+_COLUMNS: Final = ", ".join(USAGE_RECORD.names)
 
 
-def judged(frame: DataFrame, now_ms: int) -> DataFrame:
-    """A record's columns, `key`, `value`, its place in Kafka, `reason` and `error`: null when it is taken.
+def judged(messages: str, now_ms: int) -> str:
+    """A record's columns, its place in Kafka, and `reason` and `error`, which are null when it is taken.
 
-    `frame` has what Kafka's source gives: key, value, partition, offset, timestamp.
+    `messages` has kafka_partition, kafka_offset and value, as bytes.
     """
-    record = F.from_json(F.col("value").cast("string"), USAGE_RECORD)
-    parsed = frame.select(
-        "key",
-        "value",
-        F.col("partition").alias("kafka_partition"),
-        F.col("offset").alias("kafka_offset"),
-        F.unix_millis("timestamp").alias("kafka_timestamp_ms"),
-        # What is not deterministic is computed where it stands; else filters of what follows would be pushed
-        # below, and each of the hundred places that look at a field would parse the record for itself.
-        F.when(F.monotonically_increasing_id() >= 0, record).alias("record"),
-    )
-    flat = parsed.select("key", "value", *_PLACE, "record.*")
+    kinds = dict.fromkeys(_NUMBERS, "BIGINT") | dict.fromkeys(_TEXTS, "VARCHAR")
     reasons = _faults(now_ms)
-    return flat.select(
-        "*",
-        F.coalesce(*(F.when(fault, F.lit(reason)) for reason, fault, _ in reasons)).alias("reason"),
-        F.coalesce(*(F.when(fault, error) for _, fault, error in reasons)).alias("error"),
-    )
+    faults = _cases((holds, number) for number, (_, holds, _) in enumerate(reasons))
+    return f"""
+        with texts as (
+            select {_PLACE}, try(decode(value)) as text from {messages}
+        ), parsed as (
+            select {_PLACE}, unnest(try(json_transform(text, '{json.dumps(kinds)}'))),
+                try(json_type(text, {_paths(_NUMBERS)})) as number_kinds,
+                try(json_type(text, {_paths(_TEXTS)})) as text_kinds
+            from texts
+        ), looked_at as (
+            select *, case {faults} end as fault from parsed
+        )
+        select {_PLACE}, {_COLUMNS},
+            case fault {_cases(enumerate(f"'{reason}'" for reason, _, _ in reasons))} end as reason,
+            case fault {_cases(enumerate(error for _, _, error in reasons))} end as error
+        from looked_at"""
 
 
-def taken(frame: DataFrame, *, ingest_batch: int, now_ms: int) -> DataFrame:
+def taken(records: str, *, ingest_batch: int, now_ms: int) -> str:
     """Rows of `usage_raw` from judged records; duplicates are still among them."""
-    start = F.timestamp_millis("interval_start_ms")
-    return frame.where(F.col("reason").isNull()).select(
-        *USAGE_RECORD.fieldNames(),
-        start.alias("interval_start"),
-        F.lit(False).alias("recovered"),
-        F.lit(ingest_batch).cast("long").alias("ingest_batch"),
-        F.lit(now_ms).cast("long").alias("ingested_at_ms"),
-        "kafka_partition",
-        "kafka_offset",
-        start.cast("date").alias("day"),
+    return f"""
+        select {_COLUMNS}, make_timestamp_ms(interval_start_ms) as interval_start, false as recovered,
+            {ingest_batch}::bigint as ingest_batch, {now_ms}::bigint as ingested_at_ms, {_PLACE},
+            make_timestamp_ms(interval_start_ms)::date as day
+        from {records} where reason is null"""
+
+
+def quarantined(records: str, messages: str, *, ingest_batch: int, now_ms: int) -> str:
+    """Rows of `usage_quarantine` from judged records and the messages that they were."""
+    said = f"(select *, try_cast(try(decode(value)) as json) as text from {messages})"
+    return f"""
+        select {_PLACE}, kafka_timestamp_ms, key, value, reason, error,
+            case json_type(text, '$.id') when 'VARCHAR' then id end as id,
+            case json_type(text, '$.instance_id') when 'VARCHAR' then instance_id end as instance_id,
+            case when json_type(text, '$.interval_start_ms') in ('UBIGINT', 'BIGINT')
+                then interval_start_ms end as interval_start_ms,
+            {ingest_batch}::bigint as ingest_batch, {now_ms}::bigint as ingested_at_ms
+        from {records} join {said} using ({_PLACE})
+        where reason is not null order by {_PLACE}"""
+
+
+def _faults(now_ms: int) -> list[tuple[str, str, str]]:
+    """Reason, when it holds, and the sentence; the first that holds counts. Earlier ones guard later ones.
+
+    What is converted must have been of the type that it became: DuckDB makes a number of a text, too.
+    """
+    known = ", ".join(f"{name} is null" for name in (*_NUMBERS, *_TEXTS)).replace(", ", " or ")
+    kinds_differ = (
+        "not coalesce(list_has_all(['UBIGINT', 'BIGINT'], number_kinds) and "
+        "list_has_all(['VARCHAR'], text_kinds), false)"
     )
-
-
-def quarantined(frame: DataFrame, *, ingest_batch: int, now_ms: int) -> DataFrame:
-    """Rows of `usage_quarantine` from judged records."""
-    return (
-        frame.where(F.col("reason").isNotNull())
-        .withColumn("ingest_batch", F.lit(ingest_batch).cast("long"))
-        .withColumn("ingested_at_ms", F.lit(now_ms).cast("long"))
-        .select(*USAGE_QUARANTINE.fieldNames())
-    )
-
-
-def _faults(now_ms: int) -> list[tuple[str, Column, Column]]:
-    """Reason, when it holds, and the sentence; the first that holds counts. Earlier ones guard later ones."""
-    numbers = [F.col(name) for name in _NUMBERS]
-    missing = reduce(Column.__or__, (F.col(name).isNull() for name in (*_NUMBERS, *_TEXTS)))
-    names = F.array_join(
-        F.filter(
-            F.array(*(F.when(F.col(name).isNull(), F.lit(name)) for name in (*_NUMBERS, *_TEXTS))),
-            lambda name: name.isNotNull(),
+    wrong = [
+        *(
+            f"if({name} is null or coalesce(number_kinds[{index}] not in ('UBIGINT', 'BIGINT'), true), "
+            f"'{name}', null)"
+            for index, name in enumerate(_NUMBERS, 1)
         ),
-        ", ",
+        *(
+            f"if({name} is null or coalesce(text_kinds[{index}] <> 'VARCHAR', true), '{name}', null)"
+            for index, name in enumerate(_TEXTS, 1)
+        ),
+    ]
+    lengths = ", ".join(f"length({name})" for name in _TEXTS)
+    numbers = ", ".join(_NUMBERS)
+    is_interval = (
+        f"interval_ms between 1 and {INTERVAL_MS_MAX} and "
+        f"grid_ms between {INTERVAL_MS_MIN} and {INTERVAL_MS_MAX}"
     )
-    lengths = [F.length(F.col(name)) for name in _TEXTS]
-    start, length = F.col("interval_start_ms"), F.col("interval_ms")
-    wanted_id = F.concat_ws("/", "boot_id", "instance_id", start.cast("string"))
     return [
-        ("schema", missing, F.concat(F.lit("missing, of another type or too large: "), names)),
+        (
+            "schema",
+            f"{known} or {kinds_differ}",
+            f"'missing, of another type or too large: ' || concat_ws(', ', {', '.join(wrong)})",
+        ),
         (
             "version",
-            F.col("version") != USAGE_VERSION,
-            F.concat(
-                F.lit(f"this ingest reads version {USAGE_VERSION}, not "), F.col("version").cast("string")
-            ),
+            f"version <> {USAGE_VERSION}",
+            f"'this ingest reads version {USAGE_VERSION}, not ' || version",
         ),
         (
             "schema",
-            (F.least(*lengths) < 1) | (F.greatest(*lengths) > TEXT_LENGTH_MAX) | (F.col("id") != wanted_id),
-            F.lit("id is not boot_id/instance_id/interval_start_ms, or a text is empty or too long"),
+            f"least({lengths}) < 1 or greatest({lengths}) > {TEXT_LENGTH_MAX} or "
+            "id <> concat_ws('/', boot_id, instance_id, interval_start_ms)",
+            "'id is not boot_id/instance_id/interval_start_ms, or a text is empty or too long'",
         ),
-        ("negative", F.least(*numbers) < 0, F.lit("a number is below zero")),
-        ("overflow", F.greatest(*numbers) > NUMBER_MAX, F.lit("a number is above 2^62")),
+        ("negative", f"least({numbers}) < 0", "'a number is below zero'"),
+        ("overflow", f"greatest({numbers}) > {NUMBER_MAX}", "'a number is above 2^62'"),
+        ("impossible", f"not ({is_interval})", "'an interval of milliseconds: ' || interval_ms"),
         (
-            "impossible",
-            ~(
-                length.between(1, INTERVAL_MS_MAX)
-                & F.col("grid_ms").between(INTERVAL_MS_MIN, INTERVAL_MS_MAX)
-            ),
-            F.concat(F.lit("an interval of milliseconds: "), length.cast("string")),
+            "clock",
+            f"interval_start_ms + interval_ms > {now_ms + FUTURE_MS}",
+            f"'the interval ends more than {FUTURE_MS // 60_000} minutes ahead of this machine''s clock'",
         ),
         (
             "clock",
-            start + length > now_ms + FUTURE_MS,
-            F.lit(f"the interval ends more than {FUTURE_MS // 60_000} minutes ahead of this machine's clock"),
-        ),
-        (
-            "clock",
-            start < now_ms - OLD_MS,
-            F.lit(f"the interval began more than {OLD_MS // 86_400_000} days ago"),
+            f"interval_start_ms < {now_ms - OLD_MS}",
+            f"'the interval began more than {OLD_MS // 86_400_000} days ago'",
         ),
         *(_impossible_bytes(direction) for direction in ("produce", "consume")),
     ]
 
 
-def bytes_per_s_max(direction: str) -> Column:
+def bytes_per_s_max(direction: str) -> str:
     """What nobody exceeds: ten times the limit, and what a port carries where that is more."""
-    limit = F.col(f"{direction}_limit_bytes_per_s").cast("double")
-    return F.greatest(F.lit(float(PORT_BYTES_PER_S)), LIMIT_TIMES * limit)
+    return f"greatest({float(PORT_BYTES_PER_S)}, {LIMIT_TIMES} * {direction}_limit_bytes_per_s::double)"
 
 
-def _impossible_bytes(direction: str) -> tuple[str, Column, Column]:
+def _impossible_bytes(direction: str) -> tuple[str, str, str]:
     """More bytes than were ever counted, or faster than ten times the limit and than any port."""
-    used = F.col(f"{direction}_bytes")
-    rate = used * F.lit(1000.0) / F.greatest("interval_ms", F.lit(1))
+    used = f"{direction}_bytes"
     return (
         "impossible",
-        (used > F.col(f"{direction}_bytes_total")) | (rate > bytes_per_s_max(direction)),
-        F.concat(F.lit(f"{direction}_bytes of one interval: "), used.cast("string")),
+        f"{used} > {used}_total or {used} * 1000.0::double / interval_ms > {bytes_per_s_max(direction)}",
+        f"'{used} of one interval: ' || {used}",
     )
+
+
+def _cases(of: Iterable[tuple[object, object]]) -> str:
+    return " ".join(f"when {when} then {then}" for when, then in of)
+
+
+def _paths(names: Iterable[str]) -> str:
+    return str([f"$.{name}" for name in names])

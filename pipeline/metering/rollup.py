@@ -151,7 +151,7 @@ def _replace(
 
 
 def _columns(table: Table, names: Sequence[str]) -> pa.Schema:
-    return pa.schema([table.arrow_schema.field(name) for name in names])
+    return pa.schema([table.schema.field(name) for name in names])
 
 
 def _tidy(tables: UsageTables, layout: PipelineLayout) -> None:

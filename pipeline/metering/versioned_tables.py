@@ -9,9 +9,6 @@ import msgspec
 import pyarrow as pa
 import pyarrow.dataset
 from deltalake import CommitProperties, DeltaTable, Schema, write_deltalake
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
 
 from pipeline.ingest.lease import table_lease
 from pipeline.table_rows import dataset
@@ -29,17 +26,12 @@ class Table:
     """One Delta table by its path."""
 
     def __init__(
-        self, path: Path, schema: StructType, partition_by: str | None = None, history_days: int = 30
+        self, path: Path, schema: pa.Schema, partition_by: str | None = None, history_days: int = 30
     ) -> None:
         self.path = path
         self.schema = schema
         self.partition_by = partition_by
         self._history_days = history_days
-
-    @property
-    def arrow_schema(self) -> pa.Schema:
-        """Its columns for those who write without Spark."""
-        return to_arrow_schema(self.schema, timezone="UTC")
 
     def exists(self) -> bool:
         """Whether it was ever written."""
@@ -51,7 +43,7 @@ class Table:
             self.path.mkdir(parents=True, exist_ok=True)
             DeltaTable.create(
                 str(self.path),
-                Schema.from_json(self.schema.json()),
+                Schema.from_arrow(self.schema),
                 mode="ignore",
                 partition_by=[self.partition_by] if self.partition_by else [],
                 configuration=_CONFIGURATION
@@ -61,13 +53,6 @@ class Table:
     def version(self) -> int:
         """The newest one; -1 where there is no table."""
         return int(DeltaTable(str(self.path)).version()) if self.exists() else -1
-
-    def read(self, spark: SparkSession, version: int | None = None) -> DataFrame:
-        """All of one version; the newest one is chosen now, not when the rows are asked for."""
-        reader = spark.read.format("delta")
-        if version is not None:
-            reader = reader.option("versionAsOf", version)
-        return reader.load(str(self.path))
 
     def dataset(self, version: int | None = None) -> pyarrow.dataset.Dataset:
         """Rows of one version without Spark; the newest one is chosen now."""
@@ -90,7 +75,7 @@ class Table:
         text = msgspec.json.encode(said).decode()
         write_deltalake(
             DeltaTable(str(self.path)),
-            rows.select(self.schema.fieldNames()).cast(self.arrow_schema),
+            rows.select(self.schema.names).cast(self.schema),
             mode="overwrite",
             predicate=where,
             commit_properties=CommitProperties(custom_metadata={"userMetadata": text}),

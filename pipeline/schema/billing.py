@@ -2,13 +2,13 @@
 
 from typing import Final
 
-from pyspark.sql.types import DecimalType
+import pyarrow as pa
 
 from contracts.billing import Adjustment, Bill, BillLine, PriceBook
 from pipeline.schema.columns import columns_of
 
-_WHOLE: Final = DecimalType(38, 0)
-_QUANTITY: Final = DecimalType(38, 6)
+_WHOLE: Final = pa.decimal128(38, 0)
+_QUANTITY: Final = pa.decimal128(38, 6)
 
 PRICE_BOOK: Final = columns_of(PriceBook)
 

@@ -4,8 +4,7 @@ from typing import Final
 
 from pyspark.sql.types import ArrayType, BinaryType, IntegerType, LongType, StringType, TimestampType
 
-from pipeline.schema.columns import columns
-from pipeline.schema.lake import HEADERS
+from pipeline.schema.lake import HEADERS, columns
 
 KAFKA_COLUMNS: Final = columns(
     _partition=IntegerType(),

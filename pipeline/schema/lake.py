@@ -2,9 +2,23 @@
 
 from typing import Final
 
-from pyspark.sql.types import ArrayType, BinaryType, IntegerType, LongType, StringType, TimestampType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
-from pipeline.schema.columns import columns
+
+def columns(**of: DataType) -> StructType:
+    """Nullable columns, in order."""
+    return StructType([StructField(name, kind) for name, kind in of.items()])
+
 
 HEADERS: Final = ArrayType(columns(key=StringType(), value=BinaryType()))
 

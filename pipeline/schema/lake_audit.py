@@ -2,11 +2,11 @@
 
 from typing import Final
 
-from pyspark.sql.types import IntegerType
+import pyarrow as pa
 
 from contracts.lake import LakeAuditRow, LakeForgetRow, LakeForgottenRow
 from pipeline.schema.columns import columns_of
 
-LAKE_AUDIT: Final = columns_of(LakeAuditRow, partition=IntegerType())
-LAKE_FORGOTTEN: Final = columns_of(LakeForgottenRow, partition=IntegerType())
+LAKE_AUDIT: Final = columns_of(LakeAuditRow, partition=pa.int32())
+LAKE_FORGOTTEN: Final = columns_of(LakeForgottenRow, partition=pa.int32())
 LAKE_FORGETS: Final = columns_of(LakeForgetRow)

@@ -2,12 +2,12 @@
 
 from typing import Final
 
-from pyspark.sql.types import DecimalType
+import pyarrow as pa
 
 from contracts.billing import UsageDay, UsageHour, UsageSlot
 from pipeline.schema.columns import columns_of
 
-BIG: Final = DecimalType(38, 0)
+BIG: Final = pa.decimal128(38, 0)
 """Byte-milliseconds: a month of a few terabytes is more than a long holds."""
 
 SPREAD: Final = (

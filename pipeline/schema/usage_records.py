@@ -2,32 +2,25 @@
 
 from typing import Final
 
-from pyspark.sql.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructType,
-    TimestampType,
-)
+import pyarrow as pa
 
 from contracts.usage_records import UsageRecord
-from pipeline.schema.columns import columns, columns_of
+from pipeline.schema.columns import TIMESTAMP, columns_of
 
 USAGE_RECORD: Final = columns_of(UsageRecord)
 
-_OF_INGESTION: Final = columns(
-    interval_start=TimestampType(),
-    recovered=BooleanType(),
-    ingest_batch=LongType(),
-    ingested_at_ms=LongType(),
-    kafka_partition=IntegerType(),
-    kafka_offset=LongType(),
-    day=DateType(),
+_OF_INGESTION: Final = pa.schema(
+    [
+        ("interval_start", TIMESTAMP),
+        ("recovered", pa.bool_()),
+        ("ingest_batch", pa.int64()),
+        ("ingested_at_ms", pa.int64()),
+        ("kafka_partition", pa.int32()),
+        ("kafka_offset", pa.int64()),
+        ("day", pa.date32()),
+    ]
 )
-USAGE_RAW: Final = StructType([*USAGE_RECORD.fields, *_OF_INGESTION.fields])
+USAGE_RAW: Final = pa.schema([*USAGE_RECORD, *_OF_INGESTION])
 """One row per record id, and rows with `recovered` that fill gaps between records; partitioned by `day`.
 
 Every row counts: sums over the table are what was used. A recovered row stands for a missing interval and has
@@ -37,19 +30,21 @@ kept with `interval_ms` and all amounts zero. `interval_start_ms` never changes.
 rewritten has the `ingest_batch` of that commit, which grows by one with each commit.
 """
 
-USAGE_QUARANTINE: Final = columns(
-    kafka_partition=IntegerType(),
-    kafka_offset=LongType(),
-    kafka_timestamp_ms=LongType(),
-    key=BinaryType(),
-    value=BinaryType(),
-    reason=StringType(),
-    error=StringType(),
-    id=StringType(),
-    instance_id=StringType(),
-    interval_start_ms=LongType(),
-    ingest_batch=LongType(),
-    ingested_at_ms=LongType(),
+USAGE_QUARANTINE: Final = pa.schema(
+    [
+        ("kafka_partition", pa.int32()),
+        ("kafka_offset", pa.int64()),
+        ("kafka_timestamp_ms", pa.int64()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("reason", pa.string()),
+        ("error", pa.string()),
+        ("id", pa.string()),
+        ("instance_id", pa.string()),
+        ("interval_start_ms", pa.int64()),
+        ("ingest_batch", pa.int64()),
+        ("ingested_at_ms", pa.int64()),
+    ]
 )
 """Records that were not taken: `reason` is one word for counting, `error` the sentence for people.
 

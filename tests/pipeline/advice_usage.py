@@ -8,8 +8,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from deltalake import write_deltalake
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
 
 from contracts.billing import HOUR_MS, USAGE_HOUR
 from contracts.usage_records import USAGE_RAW
@@ -59,8 +57,7 @@ def put_points(layout: PipelineLayout, rows: Sequence[Mapping[str, Any]]) -> Non
     _write(layout, USAGE_RAW, _table(columns, usage_records.USAGE_RAW, len(rows)))
 
 
-def _table(columns: dict[str, Any], schema: StructType, rows: int) -> pa.Table:
-    arrow = to_arrow_schema(schema, timezone="UTC")
+def _table(columns: dict[str, Any], arrow: pa.Schema, rows: int) -> pa.Table:
     zero = {"string": "", "bool": False}
     filled = {
         field.name: columns.get(field.name, [zero.get(str(field.type), 0)] * rows)

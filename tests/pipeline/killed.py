@@ -44,8 +44,11 @@ class KilledJob:
             stderr=subprocess.PIPE,
         )
 
-    def kill(self, generator: random.Random, commits_max: int) -> bool:
-        """At a random moment: while it starts, or some commits later. False where it had ended by itself."""
+    def kill(self, generator: random.Random, commits_max: int, pace: float = 1.0) -> bool:
+        """At a random moment: while it starts, or some commits later. False where it had ended by itself.
+
+        `pace`: how long it takes beside a job that starts Spark.
+        """
         process = self._process
         assert process is not None
         commits = generator.randint(0, commits_max)
@@ -53,7 +56,7 @@ class KilledJob:
         while commits and self.commits() < seen + commits and process.poll() is None:
             assert time.monotonic() < deadline, "the job does not commit"
             time.sleep(0.01)
-        time.sleep(generator.uniform(0, 2) if commits else generator.uniform(0, 10))
+        time.sleep(pace * generator.uniform(0, 2 if commits else 10))
         if process.poll() is not None:
             return False
         os.killpg(process.pid, signal.SIGKILL)

@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
 
 from contracts.billing import BillState
 from contracts.names import SYSTEM_INSTANCE_ID
@@ -69,7 +68,7 @@ def test_p95_is_found_among_the_zeros_of_slots_that_are_not_there() -> None:
         assert found[tenant] == without_the_highest_twentieth[-1], tenant
 
 
-def test_a_month_is_billed_closed_and_corrected(spark: SparkSession, layout: PipelineLayout) -> None:
+def test_a_month_is_billed_closed_and_corrected(layout: PipelineLayout) -> None:
     set_prices(layout, PRICES, now_ms=0)
     last_hours = END - 2 * HOUR_MS
     rows = hours_of("i1", last_hours, [GB, GB, GB]) + hours_of("i2", last_hours, [0, GB, 0])
@@ -118,7 +117,7 @@ def test_a_month_is_billed_closed_and_corrected(spark: SparkSession, layout: Pip
 
 
 def test_a_closing_that_was_cut_short_goes_on_from_its_versions(
-    spark: SparkSession, layout: PipelineLayout
+    layout: PipelineLayout,
 ) -> None:
     set_prices(layout, PRICES, now_ms=0)
     rows = hours_of("i1", END - HOUR_MS, [GB, 0])
@@ -158,7 +157,7 @@ def test_two_writers_do_not_both_change_a_bill(layout: PipelineLayout) -> None:
 
 
 def test_prices_have_versions_and_bills_wait_for_missing_ones(
-    spark: SparkSession, layout: PipelineLayout
+    layout: PipelineLayout,
 ) -> None:
     assert set_prices(layout, PRICES, now_ms=1)[0].version == 2, "the default is version 1"
     assert set_prices(layout, PRICES, now_ms=2) == (Ledger(layout).price_books()[1], False)

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from pyspark.sql import SparkSession
 
 from contracts.billing import BillState
 from pipeline.layout import PipelineLayout
@@ -30,8 +29,7 @@ FULL = Size("2026-11", instances=1000, points=3)
 class Life:
     """One month in a layout: what was put in, and the truth."""
 
-    def __init__(self, spark: SparkSession, layout: PipelineLayout, size: Size) -> None:
-        self.spark = spark
+    def __init__(self, layout: PipelineLayout, size: Size) -> None:
         self.layout = layout
         self.month = SyntheticMonth(size)
         self.tables = UsageTables(layout)
@@ -43,7 +41,7 @@ class Life:
     def arrive(self, fates: Iterable[Fate], batch: int, only: Iterable[int] | None = None) -> dict[str, int]:
         """Put the month's days, or some of them, as they are with those fates; bytes produced by instance."""
         arrived = list(fates)
-        schema = self.tables.raw.arrow_schema
+        schema = self.tables.raw.schema
         sums: dict[str, int] = dict.fromkeys(self.month.names.tolist(), 0)
         month = SyntheticMonth(self.month.size)
         for index, (day, table, totals) in enumerate(month.tables()):
@@ -195,13 +193,13 @@ def whole_life(life: Life) -> None:
     assert len(checks) == 5 and all(check.compared > 0 for check in checks)
 
 
-def test_a_small_month_reconciles_to_the_byte(spark: SparkSession, layout: PipelineLayout) -> None:
-    whole_life(Life(spark, layout, SMALL))
+def test_a_small_month_reconciles_to_the_byte(layout: PipelineLayout) -> None:
+    whole_life(Life(layout, SMALL))
 
 
 @pytest.mark.long
 @pytest.mark.timeout(7200)
 def test_a_month_of_a_thousand_instances_reconciles_to_the_byte(
-    spark: SparkSession, layout: PipelineLayout
+    layout: PipelineLayout,
 ) -> None:
-    whole_life(Life(spark, layout, FULL))
+    whole_life(Life(layout, FULL))

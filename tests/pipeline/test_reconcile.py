@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql import SparkSession
 
 from pipeline.errors import PipelineError
 from pipeline.layout import PipelineLayout
@@ -43,7 +42,7 @@ def tamper(layout: PipelineLayout, table: str, change: dict[str, str], where: st
     assert done["num_updated_rows"] == 1, table
 
 
-def test_each_table_that_was_tampered_with_is_named(spark: SparkSession, layout: PipelineLayout) -> None:
+def test_each_table_that_was_tampered_with_is_named(layout: PipelineLayout) -> None:
     put_usage(layout, records(), batch=0)
     roll_up(layout)
     close_month(layout, now_ms=END, month=MONTH, force_with_gaps=True)
@@ -68,7 +67,7 @@ def test_each_table_that_was_tampered_with_is_named(spark: SparkSession, layout:
     assert "i1 2026-12: the total" in said
 
 
-def test_records_that_are_not_rolled_up_yet_are_said(spark: SparkSession, layout: PipelineLayout) -> None:
+def test_records_that_are_not_rolled_up_yet_are_said(layout: PipelineLayout) -> None:
     with pytest.raises(PipelineError, match="no usage yet"):
         reconcile(layout)
     put_usage(layout, records()[:3], batch=0)

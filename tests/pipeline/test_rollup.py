@@ -3,18 +3,18 @@
 import random
 from datetime import date
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from contracts.billing import PeriodState
 from pipeline.layout import PipelineLayout
 from pipeline.metering.amounts.slots import to_slots
 from pipeline.metering.rollup import UsageTables, roll_up
+from pipeline.metering.versioned_tables import Table
 from pipeline.schema.rollup import LARGEST, SUMMED, USAGE_5M
 from pipeline.schema.usage_records import USAGE_RAW
 from tests.pipeline.usage_rows import HOUR_MS, LIMITS, MINUTE_MS, SLOT_MS, SUMS, expected_slots, ms, put_usage
@@ -40,16 +40,18 @@ def random_rows(seed: int, count: int) -> list[dict[str, Any]]:
 
 def slots_of(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     with duckdb.connect() as database:
-        database.register(
-            "raw", pa.Table.from_pylist(rows, schema=to_arrow_schema(USAGE_RAW, timezone="UTC"))
-        )
+        database.register("raw", pa.Table.from_pylist(rows, schema=USAGE_RAW))
         slots = database.sql(to_slots("raw")).to_arrow_table()
-    assert slots.column_names == USAGE_5M.fieldNames()
-    return list(slots.cast(to_arrow_schema(USAGE_5M, timezone="UTC")).to_pylist())
+    assert slots.column_names == USAGE_5M.names
+    return list(slots.cast(USAGE_5M).to_pylist())
 
 
-def content(frame: DataFrame) -> list[tuple[Any, ...]]:
-    return sorted(map(tuple, frame.collect()), key=repr)
+def rows_of(table: Table) -> list[SimpleNamespace]:
+    return [SimpleNamespace(**each) for each in table.dataset().to_table().to_pylist()]
+
+
+def content(table: Table) -> list[str]:
+    return sorted(map(repr, rows_of(table)))
 
 
 def test_a_slot_is_what_a_walk_through_every_minute_of_every_record_finds() -> None:
@@ -83,7 +85,7 @@ def test_peaks_are_of_all_points_together() -> None:
 
 
 def test_hours_and_days_follow_what_arrives_and_running_again_changes_nothing(
-    spark: SparkSession, layout: PipelineLayout
+    layout: PipelineLayout,
 ) -> None:
     tables = UsageTables(layout)
     rows = [
@@ -95,7 +97,7 @@ def test_hours_and_days_follow_what_arrives_and_running_again_changes_nothing(
     put_usage(layout, [*rows, lost], batch=0)
     first = roll_up(layout)
     assert (first.raw_batch, first.hours, first.slots) == (0, 2, 15)
-    [noon, one] = tables.hours.read(spark).orderBy("hour_start").collect()
+    [noon, one] = sorted(rows_of(tables.hours), key=lambda each: each.hour_start)
     assert noon.produce_bytes == sum(range(1, 61))
     assert noon.produce_recovered_bytes == 31
     assert noon.stored_byte_ms == HOUR_MS * 50
@@ -105,39 +107,39 @@ def test_hours_and_days_follow_what_arrives_and_running_again_changes_nothing(
 
     put_usage(layout, [late], batch=1)
     assert roll_up(layout).hours == 1
-    [noon, one] = tables.hours.read(spark).orderBy("hour_start").collect()
+    [noon, one] = sorted(rows_of(tables.hours), key=lambda each: each.hour_start)
     assert noon.produce_bytes == sum(range(1, 61))
     assert (noon.produce_recovered_bytes, noon.state, noon.estimated) == (0, "complete", False)
 
     every = (tables.slots, tables.hours, tables.days)
-    before = [content(table.read(spark)) for table in every]
+    before = [content(table) for table in every]
     versions = [table.version() for table in every]
     assert roll_up(layout).hours == 0
     assert [table.version() for table in every] == versions
     assert roll_up(layout, days=[date(2026, 11, 3)]).hours == 24
-    assert [content(table.read(spark)) for table in every] == before
+    assert [content(table) for table in every] == before
 
-    [day] = tables.days.read(spark).collect()
+    [day] = rows_of(tables.days)
     assert (day.month, day.hours, day.hours_complete, day.state) == ("2026-11", 2, 1, "open")
     assert day.produce_bytes == sum(range(1, 76))
 
 
 def test_an_hour_and_its_day_become_complete_when_the_service_is_heard_later(
-    spark: SparkSession, layout: PipelineLayout
+    layout: PipelineLayout,
 ) -> None:
     tables = UsageTables(layout)
     last = ms("2026-11-03T23:00")
     put_usage(layout, [row("i1", last + each * SLOT_MS, SLOT_MS) for each in range(12)], batch=0)
     roll_up(layout)
-    assert tables.days.read(spark).collect()[0].state == PeriodState.OPEN
+    assert rows_of(tables.days)[0].state == PeriodState.OPEN
     put_usage(layout, [row("i2", last + HOUR_MS + 2 * SLOT_MS, SLOT_MS)], batch=1)
     roll_up(layout)
-    states = {(each.instance_id, each.state) for each in tables.days.read(spark).collect()}
+    states = {(each.instance_id, each.state) for each in rows_of(tables.days)}
     assert states == {("i1", "complete"), ("i2", "open")}
 
 
 def test_a_run_that_was_cut_short_is_made_again(
-    spark: SparkSession, layout: PipelineLayout, monkeypatch: pytest.MonkeyPatch
+    layout: PipelineLayout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The commit on hours fails after the one on slots: the next run starts from where the last one ended."""
     tables = UsageTables(layout)
@@ -151,4 +153,4 @@ def test_a_run_that_was_cut_short_is_made_again(
     log.unlink()
     log.with_name("away").rename(log)
     assert roll_up(layout).hours == 1
-    assert [each.produce_bytes for each in tables.days.read(spark).collect()] == [5]
+    assert [each.produce_bytes for each in rows_of(tables.days)] == [5]

@@ -40,8 +40,8 @@ def ms(text: str) -> int:
 def usage_row(instance_id: str, start_ms: int, length_ms: int = MINUTE_MS, **fields: Any) -> dict[str, Any]:
     """One row; what is not given is zero, the point `broker-1`."""
     boot = fields.get("boot_id", "boot-1")
-    of_type = {"string": "", "boolean": False, "bigint": 0, "int": 0}
-    row = {field.name: of_type.get(field.dataType.simpleString()) for field in USAGE_RAW.fields}
+    of_type = {"string": "", "bool": False, "int64": 0, "int32": 0}
+    row = {field.name: of_type.get(str(field.type)) for field in USAGE_RAW}
     start = datetime.fromtimestamp(start_ms / 1000, UTC)
     row |= {
         "id": record_id(boot, instance_id, start_ms),
@@ -62,7 +62,7 @@ def put_usage(layout: PipelineLayout, rows: list[dict[str, Any]], batch: int) ->
     """Rows as one batch of the ingest: those with ids that are there replace them."""
     raw = UsageTables(layout).raw
     raw.ensure()
-    found = pa.Table.from_pylist([row | {"ingest_batch": batch} for row in rows], schema=raw.arrow_schema)
+    found = pa.Table.from_pylist([row | {"ingest_batch": batch} for row in rows], schema=raw.schema)
     merge = DeltaTable(str(raw.path)).merge(found, "old.id = new.id", source_alias="new", target_alias="old")
     merge.when_matched_update_all().when_not_matched_insert_all().execute()
     return raw

@@ -1,13 +1,14 @@
 """Usage records for tests: what a master would write, and a Kafka frame that holds it."""
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
-from pyspark.sql import DataFrame, SparkSession
+import pyarrow as pa
+from deltalake import DeltaTable
 
 from contracts.usage_records import UsageRecord, record_id
+from pipeline.ingest.consume import MESSAGES
 from pipeline.ingest.offsets import Topic
 from pipeline.ingest.ranges import PartitionRange
 from pipeline.layout import PipelineLayout
@@ -20,7 +21,6 @@ MINUTE_MS: Final = 60_000
 NOW_MS: Final = START_MS + 3 * 24 * 3600 * 1000
 BOOT: Final = "b1"
 ID: Final = "iabcdefghijk"
-_SCHEMA: Final = "key binary, value binary, partition int, offset bigint, timestamp timestamp"
 
 
 def a_record(minute: int, produced: int, total: int, **changes: Any) -> UsageRecord:
@@ -75,8 +75,7 @@ def a_run(amounts: Sequence[int], **changes: Any) -> list[UsageRecord]:
 class UsageTopicTable:
     """`usage_raw` fed without Kafka: each `take` is a batch of one partition."""
 
-    def __init__(self, spark: SparkSession, layout: PipelineLayout) -> None:
-        self.spark = spark
+    def __init__(self, layout: PipelineLayout) -> None:
         self.layout = layout
         self.offset = 0
 
@@ -89,23 +88,25 @@ class UsageTopicTable:
     def take_again(self, first: int, values: Sequence[bytes], *, now_ms: int = NOW_MS) -> IngestFigures:
         """A batch from a given offset."""
         rows = [
-            (b"k", value, 0, first + index, datetime.fromtimestamp(now_ms / 1000, UTC))
+            dict(zip(MESSAGES.names, (0, first + index, now_ms, b"k", value), strict=True))
             for index, value in enumerate(values)
         ]
         tables = UsageIngest(self.layout, Topic("usage", "0" * 32, (0,)))
-        frame = self.spark.createDataFrame(rows, _SCHEMA)
+        messages = pa.Table.from_pylist(rows, MESSAGES)
         part = PartitionRange(0, first, first + len(values))
-        return tables.take(self.spark, frame, [part], (), now_ms=now_ms)
+        return tables.take(messages, [part], (), now_ms=now_ms)
 
-    def raw(self) -> DataFrame:
-        """The table."""
-        return self.spark.read.format("delta").load(str(self.layout.table("usage_raw")))
-
-    def quarantine(self) -> DataFrame:
-        """What was not taken."""
-        return self.spark.read.format("delta").load(str(self.layout.table("usage_quarantine")))
+    def quarantine(self) -> list[dict[str, Any]]:
+        """What was not taken, in order."""
+        return sorted(self._rows("usage_quarantine"), key=lambda row: row["kafka_offset"])
 
     def rows(self) -> list[dict[str, Any]]:
         """All rows in order of time."""
-        found = [row.asDict() for row in self.raw().collect()]
-        return sorted(found, key=lambda row: (row["boot_id"], row["instance_id"], row["interval_start_ms"]))
+        return sorted(
+            self._rows("usage_raw"),
+            key=lambda row: (row["boot_id"], row["instance_id"], row["interval_start_ms"]),
+        )
+
+    def _rows(self, table: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = DeltaTable(self.layout.table(table)).to_pyarrow_table().to_pylist()
+        return found

@@ -28,13 +28,13 @@ Bootstrap = Annotated[
 def ingest(
     start_job: OperatorJob,
     bootstrap: Bootstrap = None,
-    offsets_max: Annotated[
+    records_max: Annotated[
         int | None, typer.Option("--max-records-per-batch", min=1, metavar="N", help="Records of one commit.")
     ] = None,
 ) -> Answer:
     """Bring new usage records into table usage_raw: each once, gaps recovered, impossible ones set aside."""
     with start_job("meter", "ingest") as run:
-        figures = ingest_into(run, bootstrap, offsets_max)
+        figures = ingest_into(run, bootstrap, records_max)
     return in_facts(asdict(figures), _ingested(figures))
 
 

@@ -66,7 +66,7 @@ def to_slots(raw: str) -> str:
             from (select *, {minute} as minute from parts)
             group by all
         )
-        select {_list(_slot_column(name) for name in USAGE_5M.fieldNames())} from sums"""
+        select {_list(_slot_column(name) for name in USAGE_5M.names)} from sums"""
 
 
 def to_hours(slots: str, heard_until_ms: int) -> str:
@@ -75,7 +75,7 @@ def to_hours(slots: str, heard_until_ms: int) -> str:
     complete = f"hour_ms + {HOUR_MS + SETTLE_MS} <= {heard_until_ms} and covered_ms = expected_ms"
     columns = {"hour_start": "epoch_ms(hour_ms) as hour_start", "state": _state(complete)}
     return f"""
-        select {_list(columns.get(name, name) for name in USAGE_HOUR.fieldNames())} from (
+        select {_list(columns.get(name, name) for name in USAGE_HOUR.names)} from (
             select instance_id, day, epoch_ms(slot_start) // {HOUR_MS} * {HOUR_MS} as hour_ms,
                 {_list(_sums_and_largest())}, {_list(peaks)}
             from {slots} group by all
@@ -91,7 +91,7 @@ def to_days(hours: str, heard_until_ms: int) -> str:
         "state": _state(f"{end_ms} <= {heard_until_ms} and hours = hours_complete"),
     }
     return f"""
-        select {_list(columns.get(name, name) for name in USAGE_DAY.fieldNames())} from (
+        select {_list(columns.get(name, name) for name in USAGE_DAY.names)} from (
             select instance_id, day, {_list(_sums_and_largest())}, {_list(peaks)}, count(*) as hours,
                 count(*) filter (state = '{PeriodState.COMPLETE}') as hours_complete
             from {hours} group by all

@@ -4,7 +4,7 @@ import pytest
 
 from ctl.errors import CommandError
 from ctl.pipeline.spark_options import spark_at
-from pipeline.session import job_memory
+from pipeline.memory import job_memory
 from pipeline.spark_at import SparkAt
 
 GIB = 1024**3

@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from contracts.lake import LakeAuditRow
 from pipeline.ingest.ranges import Bounds
@@ -151,7 +152,7 @@ def test_rows_are_lost_where_no_commit_has_them() -> None:
 
 def test_the_table_has_the_columns_of_its_contract() -> None:
     kinds = {"int": "bigint", "str": "string", "bool": "boolean"}
-    columns = {each.name: each.dataType.simpleString() for each in LAKE_AUDIT.fields}
+    columns = {each.name: each.dataType.simpleString() for each in from_arrow_schema(LAKE_AUDIT)}
     assert list(columns) == [each.name for each in msgspec.structs.fields(LakeAuditRow)]
     for each in msgspec.structs.fields(LakeAuditRow):
         if each.name in ("missing_ranges", "duplicate_ranges"):

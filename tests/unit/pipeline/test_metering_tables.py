@@ -6,12 +6,11 @@ import msgspec
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from pipeline.errors import PipelineError
 from pipeline.metering.versioned_tables import Table, leases
 
-SCHEMA = StructType([StructField("day", StringType()), StructField("bytes", LongType())])
+SCHEMA = pa.schema([("day", pa.string()), ("bytes", pa.int64())])
 
 
 class Said(msgspec.Struct):

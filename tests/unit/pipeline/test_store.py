@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
-from pyspark.sql.types import LongType
 
 from pipeline.errors import PipelineError
 from pipeline.ingest import lease
@@ -26,13 +25,12 @@ from pipeline.lake.lake_tables import lake_tables
 from pipeline.lake.planning.audit_runs import Runs
 from pipeline.lake.planning.compact_plan import DataFile
 from pipeline.layout import PipelineLayout
-from pipeline.schema.columns import columns
 from pipeline.schema.lake import LAKE_PARTITION_BY
 from pipeline.store import StorePath, create, lake_root, must_answer, read_bytes
 from tests.pipeline.s3_server import S3Server, s3_server, troubled_s3
 from tests.unit.pipeline.test_forget import ADA, Lake, kinds
 
-SPEC = TableSpec(columns(offset=LongType()))
+SPEC = TableSpec(pa.schema([("offset", pa.int64())]))
 
 
 @pytest.fixture(scope="module")
