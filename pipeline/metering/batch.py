@@ -95,7 +95,8 @@ class Batch:
         ).fetchall()
         since_ms = heard_until_ms - LATE_MS
         since_ms = max(0, min(since_ms, start_ms or since_ms) - NEIGHBOUR_MS)
-        self._load("near", since_ms, KNOWN_COLUMNS)
+        # Rows of no length are no neighbours: they take back bytes, or stand for nothing any more.
+        self._load("near", since_ms, KNOWN_COLUMNS, "where interval_ms > 0")
         self._make("told", compared("taken", "near"))
         self.database.execute(
             f"""create temp view fresh as select {COLUMNS} from taken semi join
@@ -122,11 +123,11 @@ class Batch:
     def _make(self, table: str, query: str) -> None:
         self.database.execute(f"create temp table {table} as {query}")
 
-    def _load(self, table: str, since_ms: int, columns: Sequence[str], only: str = "") -> None:
-        """Rows of `usage_raw` since then; recovered ones that stand for nothing are of no use to anyone."""
+    def _load(self, table: str, since_ms: int, columns: Sequence[str], only: str) -> None:
+        """Rows of `usage_raw` since then."""
         day = datetime.fromtimestamp(since_ms / 1000, UTC).date()
         where = (pc.field("day") >= day) & (pc.field("interval_start_ms") >= since_ms)
-        self._read(table, where & (pc.field("interval_ms") > 0), columns, only)
+        self._read(table, where, columns, only)
 
     def _read(
         self, table: str, where: pc.Expression, columns: Sequence[str] = USAGE_RAW.names, only: str = ""

@@ -59,6 +59,16 @@ SCENARIOS: dict[str, list[list[UsageRecord]]] = {
             ),
         ]
     ],
+    # What was taken back stays so when a record of the same boot id arrives late, and when another one does.
+    "once only": [
+        [
+            *a_run([100, 200], boot_id="once only"),
+            a_record(1, 250, 300, boot_id="once only", start_ms=START_MS + 90_000, interval_ms=30_000),
+            a_record(5, 40, 500, boot_id="once only"),
+        ],
+        [a_record(3, 60, 400, boot_id="once only")],
+        [a_record(4, 60, 460, boot_id="once only")],
+    ],
     "idle": [
         [a_record(0, 5, 5, boot_id="idle", **NOTHING), a_record(50, 7, 12, boot_id="idle", **NOTHING)],
         [a_record(60, 0, 12, boot_id="idle"), a_record(63, 0, 12, boot_id="idle")],
@@ -145,6 +155,19 @@ def test_what_two_masters_counted_is_taken_back(history: History) -> None:
     rows = history.rows("twice")
     assert sum(column(rows, "produce_bytes")) == 600
     assert all(row["interval_ms"] == 0 and row["recovered"] for row in rows if row["produce_bytes"] < 0)
+
+
+def test_what_is_taken_back_is_so_once_whatever_arrives_later(history: History) -> None:
+    for batch, recovered in enumerate((3, 2, 1)):
+        rows = history.rows("once only", batch)
+        assert sum(column(rows, "produce_bytes")) == 500
+        assert [row["produce_bytes"] < 0 for row in rows if row["interval_ms"] == 0] == [True]
+        assert len([row for row in rows if row["recovered"] and row["interval_ms"]]) == recovered
+
+
+def test_no_two_rows_have_one_id(history: History) -> None:
+    for rows in history.after:
+        assert len({row["id"] for row in rows}) == len(rows)
 
 
 def test_only_instances_that_held_something_have_gaps_without_bytes(history: History) -> None:
