@@ -14,6 +14,8 @@ import pytest
 
 from tests.integration.stack import ROOT, Stack
 
+pytestmark = pytest.mark.long
+"""Their packages are an environment of their own, which takes a minute to install."""
 SHORT_TURNS = "--turns 1 --turn-s 2 --warm-turns 0 --equal-s 4 --flood-priority normal"
 SHORT = {
     "noisy-neighbour-produce": f"--kind produce {SHORT_TURNS}",
@@ -69,7 +71,6 @@ def _instances(stack: Stack) -> set[str]:
     return {one["id"] for one in stack.api("GET", "instances", limit=1000, tenant="*")["items"]}
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("run", SHORT)
 def test_a_scenario_reports_and_its_exit_code_is_the_verdict(stack: Stack, tmp_path: Path, run: str) -> None:
     name = next(name for name in ALWAYS if run.startswith(name))
@@ -120,12 +121,10 @@ def test_a_run_that_fails_its_bounds_ends_with_1_and_a_kept_run_binds_later_ones
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        pytest.param(["moon"], "invalid choice", marks=pytest.mark.long),
+        (["moon"], "invalid choice"),
         (["noisy-neighbour", "--kind", "moon"], "invalid choice"),
-        pytest.param(
-            ["noisy-neighbour", "--baseline", "/none"], "there is no baseline /none", marks=pytest.mark.long
-        ),
-        pytest.param(["judge", "/none"], "holds no report", marks=pytest.mark.long),
+        (["noisy-neighbour", "--baseline", "/none"], "there is no baseline /none"),
+        (["judge", "/none"], "holds no report"),
     ],
 )
 def test_wrong_usage_makes_no_load(arguments: list[str], says: str) -> None:
