@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -97,7 +98,8 @@ def _slug(head: str) -> str:
     return re.sub(r"[^a-z0-9 _-]", "", head.lower()).replace(" ", "-")
 
 
-def metric_names() -> set[str]:
+@cache
+def metric_names() -> frozenset[str]:
     """Every series that a process of ours serves under a name that begins with `portico_`."""
     collectors = (BrokerMetrics(), GroupLag(tuple, lambda _topic, _index: None))
     found = {
@@ -109,7 +111,7 @@ def metric_names() -> set[str]:
     for package in ("gateway", "master", "tenants", "runtime"):
         for path in (ROOT / package).rglob("*.py"):
             found.update(_families(ast.parse(path.read_text())))
-    return found
+    return frozenset(found)
 
 
 def _families(tree: ast.Module) -> Iterator[str]:
