@@ -20,6 +20,7 @@ from tenants.api import (
     clients,
     clusters,
     connections,
+    costs,
     decodings,
     deletions,
     faults,
@@ -103,6 +104,7 @@ _ROUTERS: Final = (
     pipeline_schedules.router,
     usage.router,
     bills.router,
+    costs.router,
     advice.router,
 )
 _NO_PAGES: Final = (

@@ -61,6 +61,7 @@ from tenants.usecases.alarms import Alarms
 from tenants.usecases.bills import BillReports
 from tenants.usecases.ceilings import Ceilings
 from tenants.usecases.clusters import Clusters
+from tenants.usecases.costs import CostReports
 from tenants.usecases.decodings import Decodings
 from tenants.usecases.deletions import Deletions
 from tenants.usecases.idempotency import Idempotency
@@ -123,6 +124,7 @@ class Console:
         self.pipeline_runs, self.pipeline_schedules = PipelineRuns(self.store), PipelineSchedules(self.store)
         self._tables = DeltaTables(config.tables_dir)
         self.usage = UsageReports(self._tables, self.store)
+        self.costs = CostReports(self._tables, self.usage)
         self.bills, self.advice = BillReports(self._tables), AdviceReports(self._tables)
         self.user_orders = UserOrders(self.store, self.instances)
         self.gateways, self.client_reports = SharedLedger(), SharedClientReports()

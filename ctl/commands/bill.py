@@ -32,13 +32,16 @@ Format = Annotated[
 ]
 
 
-class _Bill(TypedDict):
+class _Money(TypedDict):
+    currency: str
+    minor_unit_digits: int
+
+
+class _Bill(_Money):
     month: str
     state: str
     name: str
     tenant: str
-    currency: str
-    minor_unit_digits: int
     lines_minor: int
     adjustments_minor: int
     total_minor: int
@@ -61,6 +64,30 @@ class _Adjustment(TypedDict):
     unit: str
     amount_delta_minor: int
     reason: str
+
+
+class _CostLine(TypedDict):
+    dimension: str
+    unit: str
+    quantity: str
+    amount_minor: int
+    projected_quantity: str | None
+    projected_minor: int | None
+
+
+class _LeftOut(TypedDict):
+    dimension: str
+    reason: str
+
+
+class _Costs(_Money):
+    month: str
+    known_until: str
+    price_version: int | None
+    so_far_minor: int
+    projected_minor: int | None
+    lines: list[_CostLine]
+    left_out: list[_LeftOut]
 
 
 class _Detail(_Bill):
@@ -123,6 +150,34 @@ def show(
     return Answer(bill, lambda: _show(bill))
 
 
+@app.command()
+def estimate(console: TenantConsole, instance: InstanceArgument) -> Answer:
+    """What this month costs so far, and at its end if it goes on like the last seven days: provisional."""
+    costs = console.get(instance_path(instance, "costs"))
+    return Answer(costs, lambda: _show_costs(costs) if costs["available"] else print(costs["hint"]))
+
+
+def _show_costs(costs: _Costs) -> None:
+    version = costs["price_version"]
+    prices = "the default: none is set" if version is None else f"version {version}"
+    told = f"provisional, known until {costs['known_until']}"
+    print_facts([("month", f"{costs['month']} ({told})"), ("price book", prices)])
+    rows = [
+        [
+            *(one["dimension"], f"{one['quantity']} {one['unit']}", _money(one["amount_minor"], costs)),
+            "-" if one["projected_quantity"] is None else f"{one['projected_quantity']} {one['unit']}",
+            _perhaps(one["projected_minor"], costs),
+        ]
+        for one in costs["lines"]
+    ]
+    total = [_money(costs["so_far_minor"], costs), "", _perhaps(costs["projected_minor"], costs)]
+    print_table(
+        ["WHAT", "SO FAR", "COSTS", "AT THE END", "COSTS THEN"], [*rows, ["total", "", *total]], empty=""
+    )
+    for left in costs["left_out"]:
+        print(f"not in it: {left['dimension']}, {left['reason']}")
+
+
 def _file(console: Console, path: str, file_format: FileFormat, asked: dict[str, str]) -> Answer:
     """As the console wrote it; for `--json` its rows."""
     text = console.text(path, format=file_format.value, **asked)
@@ -164,6 +219,10 @@ def _note(bill: _Bill) -> str:
     return f"held: {bill['hold_reason']}" if bill["hold_reason"] else "estimated" if bill["estimated"] else ""
 
 
-def _money(minor: int, bill: _Bill) -> str:
+def _perhaps(minor: int | None, of: _Money) -> str:
+    return "-" if minor is None else _money(minor, of)
+
+
+def _money(minor: int, bill: _Money) -> str:
     digits = bill["minor_unit_digits"]
     return f"{Decimal(minor).scaleb(-digits):,.{digits}f} {bill['currency']}"

@@ -6,10 +6,11 @@ from typing import NamedTuple
 from deltalake import DeltaTable
 
 from contracts.billing import BILL_LINE, Bill, BillLine, Dimension
+from contracts.prices import Prices, amount_minor, in_units
 from pipeline.advice.judging.judgement import Bought
 from pipeline.layout import PipelineLayout
+from pipeline.metering.amounts.bills import priced
 from pipeline.metering.amounts.calendar import month_at
-from pipeline.metering.amounts.prices import Prices, amount_minor, in_units, parse_prices
 from pipeline.metering.ledger import Ledger
 
 
@@ -63,7 +64,7 @@ def this_month(layout: PipelineLayout, now_ms: int) -> dict[str, Billed]:
     if not DeltaTable.is_deltatable(str(layout.table(BILL_LINE))):
         return {}
     ledger, month = Ledger(layout), month_at(now_ms)
-    prices = {book.version: parse_prices(book.text) for book in ledger.price_books()}
+    prices = {book.version: priced(book).prices for book in ledger.price_books()}
     bills: dict[str, Bill] = {bill.instance_id: bill for bill in ledger.all_bills() if bill.month == month}
     lines: dict[str, list[BillLine]] = {}
     for line in ledger.lines_of(month):

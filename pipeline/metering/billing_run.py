@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from contracts.billing import Adjustment, Bill, BillLine, BillState
+from contracts.prices import Bandwidth
 from pipeline.errors import PipelineError
 from pipeline.metering.amounts import bills as decide
 from pipeline.metering.amounts.bills import Basis, MonthUsage
-from pipeline.metering.amounts.prices import Bandwidth
 from pipeline.metering.amounts.slots import SETTLE_MS
 from pipeline.metering.ledger import Ledger, by_instance
 from pipeline.metering.month_usage import changed_months, month_usage, newest_batch

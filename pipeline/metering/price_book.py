@@ -3,9 +3,10 @@
 import msgspec
 
 from contracts.billing import PriceBook
+from contracts.prices import DEFAULT_PRICES, PriceBookError, parse_prices
+from pipeline.errors import PipelineError
 from pipeline.layout import PipelineLayout
-from pipeline.metering.amounts.bills import PricedBook
-from pipeline.metering.amounts.prices import DEFAULT_PRICES, parse_prices
+from pipeline.metering.amounts.bills import PricedBook, priced
 from pipeline.metering.ledger import Ledger
 from pipeline.metering.versioned_tables import leases
 
@@ -16,7 +17,7 @@ def priced_books(ledger: Ledger, now_ms: int) -> list[PricedBook]:
     if not books:
         books = [_book(1, DEFAULT_PRICES.read_text(), now_ms)]
         ledger.add_price_book(books[0])
-    return [PricedBook(book, parse_prices(book.text)) for book in books]
+    return [priced(book) for book in books]
 
 
 def set_prices(layout: PipelineLayout, text: str, now_ms: int) -> tuple[PriceBook, bool]:
@@ -24,7 +25,10 @@ def set_prices(layout: PipelineLayout, text: str, now_ms: int) -> tuple[PriceBoo
 
     Bills that are closed keep the version they were made with. Raises: PipelineError.
     """
-    parse_prices(text)
+    try:
+        parse_prices(text)
+    except PriceBookError as error:
+        raise PipelineError(str(error)) from error
     ledger = Ledger(layout)
     with leases([ledger.bills], "new prices"):
         newest = priced_books(ledger, now_ms)[-1].row

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from contracts.billing import Adjustment, Bill, BillLine, BillState
+from contracts.prices import Bandwidth
 from pipeline.metering.amounts import bills as decide
 from pipeline.metering.amounts.bills import Basis, MonthUsage, PricedBook
-from pipeline.metering.amounts.prices import Bandwidth, parse_prices
 from pipeline.metering.ledger import Ledger, by_instance
 from pipeline.metering.month_usage import month_usage
 from pipeline.metering.versioned_tables import Table
@@ -15,7 +15,7 @@ from pipeline.metering.versioned_tables import Table
 def bill_differences(slots: Table, ledger: Ledger, month: str | None) -> tuple[int, list[str]]:
     """(bills that were looked at, what does not follow)."""
     bills = [bill for bill in ledger.all_bills() if month in (None, bill.month)]
-    books = {row.version: PricedBook(row, parse_prices(row.text)) for row in ledger.price_books()}
+    books = {row.version: decide.priced(row) for row in ledger.price_books()}
     with_total = any(book.prices.bandwidth is Bandwidth.TOTAL for book in books.values())
     adjustments = ledger.all_adjustments()
     newest = slots.version()

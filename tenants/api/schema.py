@@ -27,7 +27,7 @@ from tenants.api.models import Problem
 from tenants.api.problems import MEDIA_TYPE
 from tenants.api.quota_models import InstanceQuota, InstanceQuotas
 from tenants.api.series_models import MarkList, SeriesNames, SeriesView
-from tenants.api.usage_models import BillDetailView, BillList, BillOverview, UsageView
+from tenants.api.usage_models import BillDetailView, BillList, BillOverview, CostView, UsageView
 from tenants.rules.permissions import operations
 
 _MESSAGES: Final = (
@@ -41,6 +41,7 @@ _MESSAGES: Final = (
     BillList,
     BillDetailView,
     BillOverview,
+    CostView,
     AdviceOverview,
     AdviceView,
 )

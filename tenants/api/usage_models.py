@@ -138,6 +138,53 @@ class BillDetailView(BillView, frozen=True, kw_only=True):
     """Corrections of this month, on later bills."""
 
 
+class CostLineView(View, frozen=True, kw_only=True):
+    """One dimension of what a month costs."""
+
+    dimension: Dimension
+    unit: Annotated[str, msgspec.Meta(examples=["GB"])]
+    quantity: Quantity
+    """So far."""
+    amount_minor: int
+    projected_quantity: Quantity | None
+    """At the end of the month; null while less than an hour is known."""
+    projected_minor: int | None
+    """At the end of the month, in minor units of the currency; null while less than an hour is known."""
+
+
+class LeftOut(View, frozen=True, kw_only=True):
+    """What the costs lack that the bill will have."""
+
+    dimension: Dimension
+    reason: str
+
+
+class CostView(View, frozen=True, kw_only=True):
+    """GET /v1/instances/{id}/costs: this month so far and at its end, provisional; the bill settles it."""
+
+    available: bool
+    hint: str | None
+    instance_id: Annotated[str, msgspec.Meta(examples=["iabcdefghijk"])]
+    month: Month
+    provisional: bool
+    """Always."""
+    known_until: datetime | None
+    """Usage is counted so far; hours that are not known count as unused."""
+    currency: Currency | None
+    minor_unit_digits: int | None
+    price_version: int | None
+    """null: no price book is set, and the default holds."""
+    so_far_minor: int | None
+    """What its lines have cost, in minor units of the currency."""
+    projected_minor: int | None
+    """What they will have cost at the month's end, in minor units of the currency; null while less than an
+    hour is known."""
+    lines: list[CostLineView]
+    """What it is made of."""
+    left_out: list[LeftOut]
+    """What the bill will have beside it."""
+
+
 class BilledInstance(BillView, frozen=True, kw_only=True):
     """A bill in the overview."""
 

@@ -73,6 +73,11 @@ class UsageReports:
         periods = [one.period for one in found]
         return Metered(periods, sum((one.stored_byte_ms for one in found), Decimal(0)))
 
+    async def hours(self, instance_id: str, span: Span, now_ms: int) -> list[Measured]:
+        """Hours that begin in a span, settled or counted, oldest first."""
+        metered = await self._metered(instance_id, span, Resolution.HOUR)
+        return await self._with_counted(metered or [], instance_id, span, now_ms)
+
     async def _with_counted(
         self, metered: list[Measured], instance_id: str, span: Span, now_ms: int
     ) -> list[Measured]:

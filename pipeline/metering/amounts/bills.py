@@ -8,8 +8,19 @@ from decimal import Decimal
 import msgspec
 
 from contracts.billing import HOUR_MS, SLOT_MS, Adjustment, Bill, BillLine, BillState, Dimension, PriceBook
+from contracts.prices import (
+    Bandwidth,
+    PriceBookError,
+    PricedLine,
+    Prices,
+    Quantities,
+    in_effect,
+    parse_prices,
+    price_month,
+    unpriced,
+)
+from pipeline.errors import PipelineError
 from pipeline.metering.amounts import calendar
-from pipeline.metering.amounts.prices import Bandwidth, PricedLine, Prices, Quantities, price_month, unpriced
 
 
 @dataclass(frozen=True)
@@ -68,11 +79,18 @@ class Basis:
     now_ms: int
 
 
-def book_for(books: Iterable[PricedBook], month: str) -> PricedBook | None:
+def priced(row: PriceBook) -> PricedBook:
+    """A version as it was kept. Raises: PipelineError."""
+    try:
+        return PricedBook(row, parse_prices(row.text))
+    except PriceBookError as error:
+        raise PipelineError(f"version {row.version} of the price book: {error}") from error
+
+
+def book_for(books: Sequence[PricedBook], month: str) -> PricedBook | None:
     """The newest version that is in effect on the month's first day."""
-    first = calendar.first_day(month)
-    found = [book for book in books if book.prices.effective_from <= first]
-    return max(found, key=lambda book: book.row.version, default=None)
+    row = in_effect((book.row for book in books), calendar.first_day(month))
+    return next((book for book in books if book.row is row), None)
 
 
 def bill_lines(usage: MonthUsage, basis: Basis) -> list[BillLine]:

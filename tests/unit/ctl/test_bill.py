@@ -3,7 +3,7 @@
 import httpx
 import pytest
 
-from ctl.commands.bill import FileFormat, list_bills, show
+from ctl.commands.bill import FileFormat, estimate, list_bills, show
 from ctl.console_client import Console
 from ctl.errors import CommandError
 
@@ -35,6 +35,27 @@ ADJUSTMENT = {
     "amount_delta_minor": -45,
     "reason": "late reports",
 }
+COSTS = {
+    "available": True,
+    "month": "2026-11",
+    "known_until": "2026-11-26T10:00:00Z",
+    "currency": "USD",
+    "minor_unit_digits": 2,
+    "price_version": None,
+    "so_far_minor": 1000,
+    "projected_minor": None,
+    "lines": [
+        {
+            "dimension": "produce",
+            "unit": "GB",
+            "quantity": "200.000000",
+            "amount_minor": 1000,
+            "projected_quantity": None,
+            "projected_minor": None,
+        }
+    ],
+    "left_out": [{"dimension": "bandwidth_p95", "reason": "the bill has it"}],
+}
 FOCUS = 'BilledCost,ResourceName\r\n-0.45,"a\nb"\r\n'
 
 
@@ -46,6 +67,10 @@ def _answer(request: httpx.Request) -> httpx.Response:
             return httpx.Response(200, json={"items": [BILL], "hint": None})
         case "/v1/instances/shop/bills/2026-11":
             return httpx.Response(200, json=BILL | {"lines": [LINE], "adjustments": [ADJUSTMENT]})
+        case "/v1/instances/shop/costs":
+            return httpx.Response(200, json=COSTS)
+        case "/v1/instances/new/costs":
+            return httpx.Response(200, json={"available": False, "hint": "nothing is known yet"})
         case "/v1/instances/new/bills":
             return httpx.Response(200, json={"items": [], "hint": None})
     return httpx.Response(404, json={"detail": f"nothing at {request.url.path}"})
@@ -98,6 +123,16 @@ def test_a_file_is_as_the_console_wrote_it(
         found.print(as_json=False)
         assert capsys.readouterr().out == FOCUS
         assert found.document == [{"BilledCost": "-0.45", "ResourceName": "a\nb"}]
+
+
+def test_what_the_month_costs_so_far(console: Console, capsys: pytest.CaptureFixture[str]) -> None:
+    estimate(console, "shop").print(as_json=False)
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "month 2026-11 (provisional, known until 2026-11-26T10:00:00Z)" in lines
+    assert "produce 200.000000 GB 10.00 USD - -" in lines
+    assert lines[-2:] == ["total 10.00 USD -", "not in it: bandwidth_p95, the bill has it"]
+    estimate(console, "new").print(as_json=False)
+    assert capsys.readouterr().out == "nothing is known yet\n"
 
 
 def test_all_months_of_an_instance_are_no_focus(console: Console, asked: list[str]) -> None:

@@ -6,9 +6,9 @@ import pytest
 
 from contracts.advice import Action, Model, Urgency
 from contracts.billing import BillLine, Dimension
+from contracts.prices import parse_prices
 from pipeline.advice.counterfactual import Billed, with_rates
 from pipeline.advice.judging.judgement import Bought, Judgement, Kept, Rated, duration, judge
-from pipeline.metering.amounts.prices import parse_prices
 
 MB, GB = 10**6, 10**9
 BOUGHT = Bought("iaaaaaaaaaaa", 20 * MB, 40 * MB, 100 * GB)

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from contracts.billing import Adjustment, Bill, BillState, Dimension, PriceBook
+from contracts.prices import DEFAULT_PRICES, parse_prices
 from pipeline.metering.amounts import bills
 from pipeline.metering.amounts.bills import Basis, MonthUsage, PricedBook
 from pipeline.metering.amounts.calendar import end_ms
 from pipeline.metering.amounts.invoice import invoice
-from pipeline.metering.amounts.prices import DEFAULT_PRICES, parse_prices
 
 GOLDEN = Path(__file__).parent / "golden" / "invoice.txt"
 HOUR_MS = 3_600_000

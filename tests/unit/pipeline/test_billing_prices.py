@@ -9,11 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contracts.billing import Dimension
-from pipeline.errors import PipelineError
-from pipeline.metering.amounts import calendar
-from pipeline.metering.amounts.prices import (
+from contracts.prices import (
     DEFAULT_PRICES,
     UNITS,
+    PriceBookError,
     Quantities,
     Rate,
     Tier,
@@ -24,6 +23,8 @@ from pipeline.metering.amounts.prices import (
     price_month,
     unpriced,
 )
+from pipeline.errors import PipelineError
+from pipeline.metering.amounts import calendar
 
 NOTHING = Quantities(0, 0, 0, 0, 0, 0)
 decimals = st.decimals(min_value=0, max_value=10**6, places=6)
@@ -173,5 +174,5 @@ HEAD = 'currency = "USD"\neffective_from = 2026-01-01\n'
     ],
 )
 def test_a_faulty_price_book_is_refused_in_a_sentence(text: str, sentence: str) -> None:
-    with pytest.raises(PipelineError, match=sentence):
+    with pytest.raises(PriceBookError, match=sentence):
         parse_prices(text)

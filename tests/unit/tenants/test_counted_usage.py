@@ -1,7 +1,7 @@
 """Usage by the hour from the master's records: each byte once, whatever comes twice, late or never."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.billing import HOUR_MS, SLOT_MS, PeriodState
+from contracts.billing import HOUR_MS, SLOT_MS, PeriodState, PriceBook
 from contracts.usage_records import UsageRecord, record_id
 from tenants.backend.usage_topic import Values
 from tenants.console import Console
@@ -303,6 +303,35 @@ async def test_what_the_pipeline_settled_holds(
     assert [one["produce_bytes"] for one in days] == [48_000, 10**6 + 5 * 3_000]
     assert [one["provisional"] for one in days] == [False, True]
     assert days[1]["stored_bytes_avg"] is not None, "the day is over"
+
+
+async def test_what_this_month_costs_before_anybody_settled_it(
+    operator: Caller, plane: Console, feed_it: Any, tables: Path
+) -> None:
+    owner, stranger = await operator.tenant("acme"), await operator.tenant("other")
+    made = await owner.order()
+    nothing = (await owner("GET", "instances/shop/costs")).json()
+    assert (nothing["available"], nothing["lines"], nothing["so_far_minor"]) == (False, [], None)
+    this_hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+    await _count(plane, feed_it, str(made["id"]), this_hour, 1)
+    told = (await owner("GET", "instances/shop/costs")).json()
+    assert (told["available"], told["provisional"], told["price_version"]) == (True, True, None)
+    quantities = {one["dimension"]: one["quantity"] for one in told["lines"]}
+    assert (quantities["produce"], quantities["storage"]) == ("0.000003", "0.016667")
+    assert [one["dimension"] for one in told["left_out"]] == ["bandwidth_p95"]
+    assert (await stranger("GET", f"instances/{made['id']}/costs")).status_code == 404
+    text = 'currency = "EUR"\neffective_from = 2020-01-01\n[produce]\nprice = 1000000'
+    book = PriceBook(
+        version=3,
+        effective_from=date(2020, 1, 1),
+        currency="EUR",
+        minor_unit_digits=2,
+        text=text,
+        set_at_ms=0,
+    )
+    write(tables, "price_book", [book])
+    told = (await owner("GET", "instances/shop/costs")).json()
+    assert (told["currency"], told["price_version"], told["so_far_minor"]) == ("EUR", 3, 300)
 
 
 async def test_nobody_sees_anothers_hours(operator: Caller, plane: Console, feed_it: Any) -> None:

@@ -4,7 +4,7 @@ import re
 from decimal import Decimal
 
 from contracts.billing import Adjustment, Bill, BillLine, BillState, Dimension
-from pipeline.metering.amounts.prices import DEFAULT_PRICES, Quantities, parse_prices, price_month
+from contracts.prices import DEFAULT_PRICES, Quantities, parse_prices, price_month
 from tenants.rules.focus import COLUMNS, focus_rows, parts_of
 
 from . import metered

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from contracts.billing import BillState
-from pipeline.metering.amounts.prices import DEFAULT_PRICES, Quantities, parse_prices, price_month
+from contracts.prices import DEFAULT_PRICES, Quantities, parse_prices, price_month
 from tenants.rules.focus import COLUMNS, focus_rows
 
 from . import metered

@@ -5,6 +5,7 @@ without rounding, tier by tier, and rounded once, half-even, to whole minor unit
 """
 
 import tomllib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date
 from decimal import ROUND_HALF_EVEN, Context, Decimal
@@ -13,13 +14,16 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
-from contracts.billing import HOUR_MS, MIB, SLOT_MS, Dimension
+from contracts.billing import HOUR_MS, MIB, SLOT_MS, Dimension, PriceBook
 from contracts.units import GB
-from pipeline.errors import PipelineError
 
 DEFAULT_PRICES: Final = Path(__file__).with_name("default_prices.toml")
 _QUANTITY_STEP: Final = 10**6
 _EXACT: Final = Context(prec=120, rounding=ROUND_HALF_EVEN)
+
+
+class PriceBookError(ValueError):
+    """What is wrong with a price book, in a sentence."""
 
 
 class Bandwidth(StrEnum):
@@ -123,6 +127,12 @@ class PricedLine:
     detail: str
 
 
+def in_effect(books: Iterable[PriceBook], first_day: date) -> PriceBook | None:
+    """The version that a month's bills are made with: the newest that holds on its first day."""
+    found = [book for book in books if book.effective_from <= first_day]
+    return max(found, key=lambda book: book.version, default=None)
+
+
 def price_month(prices: Prices, used: Quantities) -> tuple[PricedLine, ...]:
     """A line for each dimension that has a price, also of what was not used; see `unpriced`."""
     return tuple(
@@ -180,11 +190,11 @@ def _plain(number: Decimal) -> str:
 
 
 def parse_prices(text: str) -> Prices:
-    """A price book from its file. Raises: PipelineError, saying what is wrong with it."""
+    """A price book from its file. Raises: PriceBookError, saying what is wrong with it."""
     try:
         fields = tomllib.loads(text, parse_float=Decimal)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise PipelineError(f"the price book is not TOML: {error}") from error
+        raise PriceBookError(f"the price book is not TOML: {error}") from error
     head = {name: value for name, value in fields.items() if not isinstance(value, dict)}
     tables = {name: value for name, value in fields.items() if isinstance(value, dict)}
     _only(head, {"currency", "minor_unit_digits", "effective_from"}, "the price book")
@@ -201,7 +211,7 @@ def parse_prices(text: str) -> Prices:
 
 def _only(fields: dict[str, Any], known: set[str], where: str) -> None:
     if unknown := sorted(set(fields) - known):
-        raise PipelineError(
+        raise PriceBookError(
             f"{where} has an unknown entry '{unknown[0]}': known are {', '.join(sorted(known))}"
         )
 
@@ -212,19 +222,19 @@ def _currency(value: object) -> str:
         or len(value) != 3
         or not (value.isascii() and value.isalpha() and value.isupper())
     ):
-        raise PipelineError('the price book\'s currency must be three capital letters, such as "USD"')
+        raise PriceBookError('the price book\'s currency must be three capital letters, such as "USD"')
     return value
 
 
 def _digits(value: object) -> int:
     if type(value) is not int or not 0 <= value <= 4:
-        raise PipelineError("the price book's minor_unit_digits must be 0 to 4: 2 for cents")
+        raise PriceBookError("the price book's minor_unit_digits must be 0 to 4: 2 for cents")
     return value
 
 
 def _effective(value: object) -> date:
     if type(value) is not date or value.day != 1:
-        raise PipelineError(
+        raise PriceBookError(
             "the price book's effective_from must be the first day of a month, such as 2026-12-01"
         )
     return value
@@ -233,14 +243,14 @@ def _effective(value: object) -> date:
 def _one_of(kind: type[Any], value: object, where: str) -> Any:
     known = [str(each) for each in kind]
     if value not in known:
-        raise PipelineError(f"{where} must be one of {', '.join(known)}")
+        raise PriceBookError(f"{where} must be one of {', '.join(known)}")
     return kind(value)
 
 
 def _rate(dimension: Dimension, fields: dict[str, Any]) -> Rate:
     _only(fields, {"price", "tiers", "mode"}, f"[{dimension}]")
     if ("price" in fields) == ("tiers" in fields):
-        raise PipelineError(f"[{dimension}] must have either a price or tiers")
+        raise PriceBookError(f"[{dimension}] must have either a price or tiers")
     mode = _one_of(TierMode, fields.get("mode", TierMode.GRADUATED), f"{dimension}.mode")
     if "price" in fields:
         return Rate((Tier(None, _number(fields["price"], f"{dimension}.price")),), mode)
@@ -250,7 +260,7 @@ def _rate(dimension: Dimension, fields: dict[str, Any]) -> Rate:
 def _tiers(dimension: Dimension, value: object) -> tuple[Tier, ...]:
     where = f"{dimension}.tiers"
     if not isinstance(value, list) or not value or not all(isinstance(each, dict) for each in value):
-        raise PipelineError(
+        raise PriceBookError(
             f"{where} must be a list such as [{{ up_to = 10, price = 0.05 }}, {{ price = 0.04 }}]"
         )
     tiers = []
@@ -260,17 +270,17 @@ def _tiers(dimension: Dimension, value: object) -> tuple[Tier, ...]:
         tiers.append(Tier(up_to, _number(each.get("price"), f"{where}.price")))
     bounds = [tier.up_to for tier in tiers[:-1]]
     if tiers[-1].up_to is not None or None in bounds:
-        raise PipelineError(f"{where}: the last tier, and only it, has no up_to: it holds for the rest")
+        raise PriceBookError(f"{where}: the last tier, and only it, has no up_to: it holds for the rest")
     rising = [Decimal(0), *(bound for bound in bounds if bound is not None)]
     if any(high <= low for low, high in pairwise(rising)):
-        raise PipelineError(f"{where}: up_to must grow from tier to tier")
+        raise PriceBookError(f"{where}: up_to must grow from tier to tier")
     return tuple(tiers)
 
 
 def _number(value: object, where: str) -> Decimal:
     if type(value) not in (int, Decimal) or not isinstance(value, int | Decimal):
-        raise PipelineError(f"{where} must be a number")
+        raise PriceBookError(f"{where} must be a number")
     number = Decimal(value)
     if not number.is_finite() or number < 0 or number >= 10**15 or number.as_tuple().exponent < -15:  # type: ignore[operator]
-        raise PipelineError(f"{where} must be from 0 to below 10^15, with at most 15 places")
+        raise PriceBookError(f"{where} must be from 0 to below 10^15, with at most 15 places")
     return number
