@@ -151,6 +151,7 @@ def check_alerts(source: Source, results: dict[str, list[tuple[Any, ...]]]) -> N
     }
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_a_crash_between_events_and_results_and_a_fresh_topic(
     spark: SparkSession, layout: PipelineLayout, stack: Stack
