@@ -15,6 +15,7 @@ import httpx
 from ctl.errors import EXIT_USAGE, CommandError
 from ctl.stack.layout import CONSOLE_VARIABLES, Layout
 from runtime.config import environment
+from runtime.trusted import verify_of
 
 _SERVE_TIMEOUT_S: Final = 30.0
 _TRIES: Final = 3
@@ -76,7 +77,13 @@ class Console:
     def _http(self) -> httpx.Client:
         url, key = self._place()
         headers = {"Authorization": f"Bearer {key}"}
-        return httpx.Client(base_url=url, headers=headers, timeout=self._timeout_s, trust_env=False)
+        return httpx.Client(
+            base_url=url,
+            headers=headers,
+            timeout=self._timeout_s,
+            trust_env=False,
+            verify=verify_of(url),
+        )
 
     def __enter__(self) -> Self:
         return self

@@ -9,6 +9,7 @@ import msgspec
 
 from runtime.http_limits import HttpLimits
 from runtime.metrics import READY_PATH
+from runtime.trusted import verify_of
 
 T = TypeVar("T")
 INTERNAL_LIMITS: Final = HttpLimits(
@@ -46,6 +47,7 @@ class InternalClient:
             headers={"Authorization": f"Bearer {secret}"},
             transport=transport,
             trust_env=False,
+            verify=verify_of(base_url) if isinstance(base_url, str) else True,
         )
 
     async def post(self, path: str, message: msgspec.Struct, answer: type[T], *, timeout_s: float = 5.0) -> T:

@@ -7,7 +7,6 @@ kept: strangers who press the button do not make us ask it, and one that is down
 import asyncio
 import base64
 import json
-import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Final, Generic, NamedTuple, TypeVar
@@ -19,6 +18,7 @@ from joserfc.jwk import JWKRegistry, Key
 
 from runtime.clock import epoch_ms, monotonic_ms
 from runtime.logs import get_logger
+from runtime.trusted import authorities
 from tenants.rules.errors import TooMany, Unavailable
 from tenants.rules.oauth import KeysFault, kept_keys
 from tenants.rules.oidc import (
@@ -62,7 +62,6 @@ class OidcProvider:
         """`transport` stands in for the network."""
         self.settings = settings
         self._transport = transport
-        self._tls = ssl.create_default_context()
         self._turn = asyncio.Lock()
         self._metadata: _Kept[Metadata] | None = None
         self._keys: _Kept[list[Key]] | None = None
@@ -204,7 +203,7 @@ class OidcProvider:
     ) -> tuple[int, bytes]:
         """Raises: ProviderFault, httpx.HTTPError."""
         client = httpx.AsyncClient(
-            verify=self._tls, trust_env=False, timeout=CALL_MS_MAX / 1000, transport=self._transport
+            verify=authorities(), trust_env=False, timeout=CALL_MS_MAX / 1000, transport=self._transport
         )
         asked = {"Accept": "application/json", "Accept-Encoding": "identity", **headers}
         async with client, client.stream(method, url, headers=asked, data=body) as answer:

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 import h11
 
 from runtime.logs import get_logger
+from runtime.trusted import authorities
 from tenants.rules.webhooks import ANSWER_BYTES_MAX, ATTEMPT_MS_MAX, Network, fault_of_url, refusal_of
 
 _log = get_logger(__name__)
@@ -61,7 +62,6 @@ class TenantHttp:
 
     def __init__(self, allowed: Sequence[Network]) -> None:
         self._allowed = tuple(allowed)
-        self._tls = ssl.create_default_context()
         self._looked_up: Counter[str] = Counter()
         """By tenant: look-ups under way, waited for or not."""
 
@@ -89,7 +89,7 @@ class TenantHttp:
         address = await self._checked(tenant, host, port)
         if _is_own(address, port) and refusal_of("127.0.0.1", self._allowed) is not None:
             raise _refused(tenant, host, f"{address} is this machine itself")
-        tls = self._tls if parts.scheme == "https" else None
+        tls = authorities() if parts.scheme == "https" else None
         reader, writer = await asyncio.open_connection(
             address, port, ssl=tls, server_hostname=host if tls else None, limit=ANSWER_BYTES_MAX
         )

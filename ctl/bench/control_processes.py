@@ -18,6 +18,7 @@ from ctl.errors import CommandError
 from ctl.stack.layout import Layout, free_port
 from ctl.stack.processes import DATABASE_URL
 from runtime.redis_link import VARIABLE as REDIS_URL
+from runtime.trusted import verify_of
 
 TENANTS: Final = 8
 """A key may ask 50 times a second."""
@@ -116,7 +117,8 @@ class Control:
 
 
 def _client(url: str, key: str) -> httpx.Client:
-    return httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, trust_env=False, timeout=30)
+    headers = {"Authorization": f"Bearer {key}"}
+    return httpx.Client(base_url=url, headers=headers, trust_env=False, timeout=30, verify=verify_of(url))
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from typing import Any, Final
 import httpx
 
 from ctl.stack.layout import free_port
+from runtime.trusted import verify_of
 from tests.vports import Vports
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -119,6 +120,7 @@ class Stack:
             headers={"Authorization": f"Bearer {self.api_key}"},
             timeout=30,
             trust_env=False,
+            verify=verify_of(self.console_url),
         )
         if expect is None:
             assert response.is_success, f"{method} {path}: {response.status_code} {response.text}"

@@ -16,6 +16,7 @@ import httpx
 import psutil
 
 from ctl.stack.layout import Layout, free_port
+from runtime.trusted import verify_of
 from tests.integration.stack import ROOT
 from tests.vports import Vports
 
@@ -107,6 +108,7 @@ class ControlProcess:
             headers={"Authorization": f"Bearer {key}", **headers},
             timeout=PATIENCE_S,
             trust_env=False,
+            verify=verify_of("http:"),
         )
 
     def internal_client(self) -> httpx.Client:
@@ -116,6 +118,7 @@ class ControlProcess:
             headers={"Authorization": f"Bearer {self.layout.secret_file.read_text().strip()}"},
             timeout=PATIENCE_S,
             trust_env=False,
+            verify=verify_of("http:"),
         )
 
     def tenant_key(self, tenant: str, role: str = "owner") -> str:
