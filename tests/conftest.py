@@ -30,30 +30,32 @@ structlog.configure(processors=[*structlog.get_config()["processors"][:-1], for_
 
 # No property has a deadline: how long an example takes is the machine's business.
 settings.register_profile("portico", deadline=None)
+# What `.ci/run` uses: fewer examples, others each time.
+settings.register_profile("ci", deadline=None)
 # A test runs once for each of thousands of mutants: few examples, the same each time, none made small for us.
-_MUTANTS_EXAMPLES_MAX = 25
 settings.register_profile(
     "mutants", deadline=None, derandomize=True, database=None, phases=[Phase.explicit, Phase.generate]
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "portico"))
+_EXAMPLES_MAX = {"ci": 40, "mutants": 25}.get(settings.get_current_profile_name())
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What a property asks for is a wish that the mutants' profile cuts short."""
-    if settings.get_current_profile_name() != "mutants":
+    """What a property asks for is a wish that some profiles cut short."""
+    if _EXAMPLES_MAX is None:
         return
     for item in items:
         function = getattr(item, "obj", None)
         if is_hypothesis_test(function):
-            _shorten(function, getattr(item, "cls", None))
+            _shorten(function, getattr(item, "cls", None), _EXAMPLES_MAX)
 
 
-def _shorten(function: Any, machine: Any) -> None:
+def _shorten(function: Any, machine: Any, examples_max: int) -> None:
     """What a function asks for stands at it; what a state machine asks for, at its class."""
     name = "_hypothesis_internal_use_settings"
     holder, name = (function, name) if hasattr(function, name) else (machine, "settings")
     asked = getattr(holder, name)
-    setattr(holder, name, settings(asked, max_examples=min(asked.max_examples, _MUTANTS_EXAMPLES_MAX)))
+    setattr(holder, name, settings(asked, max_examples=min(asked.max_examples, examples_max)))
 
 
 stack = whole_product

@@ -134,6 +134,7 @@ def is_as_documented(url: str, directory: Path, *options: str) -> None:
     assert generated is not None and int(generated[1]) > 100, done.stdout
 
 
+@pytest.mark.long
 def test_a_few_requests_of_each_kind(console_url: str) -> None:
     conforms(console_url, 4)
 
