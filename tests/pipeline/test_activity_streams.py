@@ -187,6 +187,7 @@ def wait_until_gone(source: Source) -> None:
             return
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_alerts_of_a_running_stream(spark: SparkSession, layout: PipelineLayout, stack: Stack) -> None:
     """Batch after batch: what sliding windows over several batches tell is told once."""

@@ -117,6 +117,7 @@ def data_file(table: Path) -> Path:
     )
 
 
+@pytest.mark.long
 def test_an_audit_finds_what_was_done_to_a_table_and_a_backfill_mends_it(
     instance: dict[str, Any], topics: Topics, spark: SparkSession, layout: PipelineLayout
 ) -> None:

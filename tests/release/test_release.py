@@ -159,6 +159,7 @@ def _installed(release: Release, directory: Path) -> Iterator[tuple[str, str]]:
         assert up.wait(60) in (0, 130), log.read_text()
 
 
+@pytest.mark.long
 def test_the_documents_make_a_site_that_loads_nothing_from_elsewhere() -> None:
     built = subprocess.run([str(ROOT / ".ci" / "docs")], capture_output=True, text=True, timeout=400)
     assert built.returncode == 0, built.stderr
