@@ -5,20 +5,21 @@ without rounding, tier by tier, and rounded once, half-even, to whole minor unit
 """
 
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 from enum import StrEnum
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, TypeVar
 
 from contracts.billing import HOUR_MS, MIB, SLOT_MS, Dimension, PriceBook
 from contracts.units import GB
 
 DEFAULT_PRICES: Final = Path(__file__).with_name("default_prices.toml")
 _QUANTITY_STEP: Final = 10**6
+_Named = TypeVar("_Named", bound=StrEnum)
 _EXACT: Final = Context(prec=120, rounding=ROUND_HALF_EVEN)
 
 
@@ -209,7 +210,7 @@ def parse_prices(text: str) -> Prices:
     )
 
 
-def _only(fields: dict[str, Any], known: set[str], where: str) -> None:
+def _only(fields: Mapping[str, object], known: set[str], where: str) -> None:
     if unknown := sorted(set(fields) - known):
         raise PriceBookError(
             f"{where} has an unknown entry '{unknown[0]}': known are {', '.join(sorted(known))}"
@@ -240,14 +241,14 @@ def _effective(value: object) -> date:
     return value
 
 
-def _one_of(kind: type[Any], value: object, where: str) -> Any:
+def _one_of(kind: type[_Named], value: object, where: str) -> _Named:
     known = [str(each) for each in kind]
     if value not in known:
         raise PriceBookError(f"{where} must be one of {', '.join(known)}")
     return kind(value)
 
 
-def _rate(dimension: Dimension, fields: dict[str, Any]) -> Rate:
+def _rate(dimension: Dimension, fields: Mapping[str, object]) -> Rate:
     _only(fields, {"price", "tiers", "mode"}, f"[{dimension}]")
     if ("price" in fields) == ("tiers" in fields):
         raise PriceBookError(f"[{dimension}] must have either a price or tiers")

@@ -139,12 +139,12 @@ class Console:
         response = self._answered(method, path, body, dict(params or {}), headers or {})
         return response.json() if response.content else None
 
-    def text(self, path: str, **params: Any) -> str:
+    def text(self, path: str, **params: object) -> str:
         """GET /v1/PATH of what is no JSON, such as CSV. Raises: CommandError."""
         return self._answered("GET", path, None, params, {}).text
 
     def _answered(
-        self, method: str, path: str, body: Any, query: dict[str, Any], headers: dict[str, str]
+        self, method: str, path: str, body: object, query: dict[str, object], headers: dict[str, str]
     ) -> httpx.Response:
         if self._tenant is not None:
             query = {**query, "tenant": self._tenant}
