@@ -1,4 +1,4 @@
-"""A browser, and a console to look at: the session's stack, or one that is already up.
+"""A browser, and a console to look at: a stack for all tests here, or one that is already up.
 
 `PORTICO_TEST_CONSOLE` (its address) and `PORTICO_TEST_ADMIN_PASSWORD` name a running console;
 `PORTICO_TEST_CHROMIUM` names another browser than Debian's.
@@ -11,6 +11,10 @@ from typing import Final, NamedTuple
 
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
+
+from tests.stacks import whole_product
+
+stack = whole_product
 
 CHROMIUM: Final = os.environ.get("PORTICO_TEST_CHROMIUM", "/usr/bin/chromium")
 FLAGS: Final = (
@@ -33,7 +37,7 @@ class Console(NamedTuple):
     password: str
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def console(request: pytest.FixtureRequest) -> Console:
     """A console whose whole stack works."""
     url = os.environ.get("PORTICO_TEST_CONSOLE")
