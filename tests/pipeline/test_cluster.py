@@ -29,6 +29,7 @@ def rows(path: Path) -> list[tuple[int, int, bytes, bytes]]:
     return sorted(tuple(row.values()) for row in found.to_pylist())
 
 
+@pytest.mark.long
 def test_a_load_and_its_decoding_on_a_cluster(stack: Stack, cluster: Standalone, tmp_path: Path) -> None:
     """Reading is Java's on executors, decoding is our own Python there."""
     instance = stack.create_instance("cluster")
