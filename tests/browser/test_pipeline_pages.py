@@ -254,10 +254,13 @@ def test_bills_from_overview_to_download(page: Page, shop: str, huge: str) -> No
     expect(bill).to_contain_text("Corrected later")
     expect(bill).not_to_contain_text("so far")
     with page.expect_download() as download:
-        bill.get_by_role("link", name=re.compile("^Download the bill of")).click()
+        bill.get_by_role("link", name=re.compile("^Download the bill of .* as CSV")).click()
     assert download.value.suggested_filename == f"bill-shop-{last}.csv"
     assert "987.65" in Path(download.value.path()).read_text()
     assert running not in Path(download.value.path()).read_text()
+    with page.expect_download() as download:
+        bill.get_by_role("link", name=re.compile("^Download the bill of .* as FOCUS")).click()
+    assert Path(download.value.path()).read_text().startswith("AvailabilityZone,BilledCost,")
 
 
 def test_advice_on_the_dashboard_and_on_the_instance(page: Page, shop: str) -> None:
