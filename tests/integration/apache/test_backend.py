@@ -297,7 +297,7 @@ def test_what_this_engine_lacks_is_told(stack: Stack) -> None:
     assert stack.api("GET", "health")["brokers_live"] == 3
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 def test_a_broker_that_dies_loses_nothing_acknowledged(
     stack: Stack, kafka: list[KafkaBroker], number: signal.Signals
 ) -> None:
@@ -353,6 +353,7 @@ def test_a_broker_that_dies_loses_nothing_acknowledged(
     assert len(found) == len(set(found)), "an idempotent producer's record is there twice"
 
 
+@pytest.mark.long
 def test_a_backend_that_is_not_there_ends_the_start_with_its_reason(tmp_path: Path) -> None:
     port = free_port()
     told = subprocess.run(

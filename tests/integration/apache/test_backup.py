@@ -32,6 +32,7 @@ def portico(*arguments: str, passphrase: Path) -> str:
     return told.stdout + told.stderr
 
 
+@pytest.mark.long
 def test_a_lost_control_store_comes_back_before_the_same_kafka(tmp_path: Path) -> None:
     """Instances serve what the cluster kept all the time; of what came later nothing is deleted."""
     passphrase, archive = tmp_path / "passphrase", tmp_path / "backup"

@@ -62,6 +62,7 @@ def node_pid(data_dir: Path, node_id: int) -> int | None:
     return None
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_a_cluster_survives_the_kill_of_a_node_and_of_its_supervisor(data_dir: Path) -> None:
     option = ("--data-dir", str(data_dir))
@@ -100,6 +101,7 @@ def test_a_cluster_survives_the_kill_of_a_node_and_of_its_supervisor(data_dir: P
     assert [node_pid(data_dir, node_id) for node_id in (1, 2, 3)] == [None, None, None]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_an_older_release_serves(data_dir: Path) -> None:
     option = ("--data-dir", str(data_dir))

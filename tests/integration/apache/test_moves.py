@@ -72,6 +72,7 @@ def test_there_and_back(both: Stack) -> None:
         assert taken[-1][0] > plain[partition][-1][0] - 2_000, "a group goes on where it was"
 
 
+@pytest.mark.long
 def test_logs_without_a_beginning_and_with_gaps(both: Stack) -> None:
     """Deleted records, a table that was compacted, and transactions: each record stays at its offset."""
     instance = both.create_instance("gaps", cluster="builtin-1")

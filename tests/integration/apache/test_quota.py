@@ -146,6 +146,7 @@ def quotas_of(kafka: list[KafkaBroker], instance: dict[str, Any]) -> dict[Entity
     return {entity: rates for entity, rates in found.items() if entity.instance_id == instance["id"]}
 
 
+@pytest.mark.long
 def test_rates_hold_on_one_connection_and_on_eight_and_a_neighbour_notices_nothing(
     stack: Stack, kafka: list[KafkaBroker], backend: str
 ) -> None:
@@ -192,6 +193,7 @@ def is_throttled(stack: Stack, clients: Clients) -> bool:
     return bool(view["produce"]["throttled_ms_per_s"] > 0)
 
 
+@pytest.mark.long
 def test_a_killed_master_leaves_nobody_unlimited_and_another_rate_needs_no_reconnect(stack: Stack) -> None:
     clients = Clients(with_topic(stack), "produce", 2)
     with running(clients):

@@ -71,6 +71,7 @@ def test_a_broker_throttles_who_asks_for_more_whatever_it_is_and_nobody_else(
     assert told[neighbour["id"]] == 0
 
 
+@pytest.mark.long
 def test_a_flood_through_the_gateway_is_told_to_wait_and_a_neighbour_is_not(
     stack: Stack, kafka: list[KafkaBroker]
 ) -> None:
