@@ -7,6 +7,8 @@ from urllib.parse import quote
 
 import httpx
 
+from runtime.trusted import verify_of
+
 _TIMEOUT_S: Final = 30.0
 _GONE: Final = ("deleted", "purging", "purged")
 UNDER_WAY: Final = "RequestUnderWay"
@@ -46,6 +48,7 @@ class Console:
             timeout=_TIMEOUT_S,
             trust_env=False,
             transport=transport,
+            verify=verify_of(url),
         )
 
     async def __aenter__(self) -> Self:

@@ -15,6 +15,7 @@ from ctl.stack.layout import Layout
 from ctl.stack.metrics_plan import PrometheusFiles
 from ctl.stack.processes import CLUSTER_ID
 from runtime.metrics import scrape_token
+from runtime.trusted import verify_of
 
 _TIMEOUT_S = 10.0
 
@@ -63,7 +64,7 @@ def _stack(layout: Layout) -> dict[str, Any]:
 def _scrape(url: str, token: str) -> httpx.Response:
     """Raises: httpx.HTTPError."""
     headers = {"Authorization": f"Bearer {token}"}
-    response = httpx.get(url, headers=headers, timeout=_TIMEOUT_S, trust_env=False)
+    response = httpx.get(url, headers=headers, timeout=_TIMEOUT_S, trust_env=False, verify=verify_of(url))
     return response.raise_for_status()
 
 

@@ -13,6 +13,7 @@ from ctl.drills.alerts import AlertWatch, Change, Sample, parsed
 from ctl.drills.timeline import Timeline
 from ctl.stack.layout import Layout
 from runtime.metrics import scrape_token
+from runtime.trusted import verify_of
 
 _TIMEOUT_S: Final = 1.5
 _METRICS: Final = frozenset(condition.metric for rule in RULES if (condition := parsed(rule.expression)))
@@ -45,7 +46,9 @@ class Watch:
     def _scrape(self, process: str, url: str) -> list[Sample]:
         labels = {"job": "portico", "process": process}
         try:
-            answer = httpx.get(url, headers=self._headers, timeout=_TIMEOUT_S, trust_env=False)
+            answer = httpx.get(
+                url, headers=self._headers, timeout=_TIMEOUT_S, trust_env=False, verify=verify_of(url)
+            )
             text = answer.raise_for_status().text
         except httpx.HTTPError:
             return [Sample("up", {"instance": process, **labels}, 0)]

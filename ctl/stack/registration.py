@@ -7,6 +7,7 @@ import httpx
 
 from ctl.errors import CommandError
 from runtime.clock import monotonic_ms
+from runtime.trusted import verify_of
 
 _TIMEOUT_MS: Final = 30_000
 _ASK_EVERY_S: Final = 0.05
@@ -28,7 +29,9 @@ async def until_registered(console: str, api_key: str, brokers: int) -> str | No
     """
     headers = {"Authorization": f"Bearer {api_key}"}
     deadline_ms = monotonic_ms() + _TIMEOUT_MS
-    async with httpx.AsyncClient(base_url=console, headers=headers, timeout=10.0, trust_env=False) as client:
+    async with httpx.AsyncClient(
+        base_url=console, headers=headers, timeout=10.0, trust_env=False, verify=verify_of(console)
+    ) as client:
         while True:
             told = await _told(client)
             if told.live >= max(1, brokers):

@@ -103,22 +103,24 @@ class ControlProcess:
 
     def client(self, key: str, **headers: str) -> httpx.Client:
         """Calls of the console's API with a key."""
+        url = f"http://127.0.0.1:{self.public[1]}/v1/"
         return httpx.Client(
-            base_url=f"http://127.0.0.1:{self.public[1]}/v1/",
+            base_url=url,
             headers={"Authorization": f"Bearer {key}", **headers},
             timeout=PATIENCE_S,
             trust_env=False,
-            verify=verify_of("http:"),
+            verify=verify_of(url),
         )
 
     def internal_client(self) -> httpx.Client:
         """Calls of the internal port with the deployment's secret."""
+        url = f"http://127.0.0.1:{self.internal[1]}/"
         return httpx.Client(
-            base_url=f"http://127.0.0.1:{self.internal[1]}/",
+            base_url=url,
             headers={"Authorization": f"Bearer {self.layout.secret_file.read_text().strip()}"},
             timeout=PATIENCE_S,
             trust_env=False,
-            verify=verify_of("http:"),
+            verify=verify_of(url),
         )
 
     def tenant_key(self, tenant: str, role: str = "owner") -> str:
