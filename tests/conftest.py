@@ -3,6 +3,7 @@
 import logging
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import structlog
 from hypothesis import Phase, is_hypothesis_test, settings
 
 from contracts import invariants
+from ctl.commands import selftest
 from runtime.logs import for_people
 from tests.servers.postgres import PostgresServer
 from tests.servers.redis_server import RedisServer, running_redis
@@ -17,6 +19,7 @@ from tests.stacks import whole_product
 
 os.environ[invariants.VARIABLE] = "1"  # for processes that tests start
 invariants.check_if_asked(os.environ)
+_HERE = Path(__file__).parent
 _configure_logs = structlog.configure
 
 
@@ -41,7 +44,12 @@ _EXAMPLES_MAX = {"ci": 40, "mutants": 25}.get(settings.get_current_profile_name(
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What a property asks for is a wish that some profiles cut short."""
+    """Tests of a tier are where it looks for them; what a property asks for, some profiles cut short."""
+    for tier in selftest.TIERS.keys() - {"long"}:
+        marked = {item.path for item in items if item.get_closest_marker(tier)}
+        places = {Path(place) for place in (selftest.files_of(_HERE, tier) if marked else ())}
+        lost = [path for path in marked if places.isdisjoint((path, *path.parents))]
+        assert not lost, f"`portico test --tier {tier}` does not find the tests of {lost}"
     if _EXAMPLES_MAX is None:
         return
     for item in items:
