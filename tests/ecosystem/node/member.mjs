@@ -13,7 +13,8 @@ const consumer = new Consumer({
   groupId,
   bootstrapBrokers: [bootstrap],
   groupProtocol: 'consumer',
-  maxWaitTime: 200
+  maxWaitTime: 200,
+  retries: 20
 })
 const stream = await consumer.consume({ topics: [topic], autocommit: false, mode: 'committed', fallbackMode: 'earliest' })
 
