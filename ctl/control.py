@@ -56,6 +56,8 @@ from tenants.config import (
 )
 from tenants.console import Console
 from tenants.rules.cidrs import normalise
+from tenants.rules.mail_settings import MailSettings, parse_smtp_url
+from tenants.rules.mail_settings import settings_fault as mail_fault
 from tenants.rules.oidc_settings import OidcSettings, settings_fault
 from tenants.rules.vports import parse_vip
 from tenants.store.database_url import DatabaseUrl
@@ -103,6 +105,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
         help="credentials of clusters of Apache Kafka; default: in DATA_DIR",
     )
     _add_oidc_arguments(parser)
+    _add_mail_arguments(parser)
     _add_elsewhere_arguments(parser)
     return parser.parse_args(arguments)
 
@@ -143,6 +146,38 @@ def _oidc(options: argparse.Namespace) -> OidcSettings | None:
     fault = settings_fault(settings)
     if fault is not None:
         raise SystemExit(f"nobody can sign in by the identity provider: {fault}")
+    return settings
+
+
+def _add_mail_arguments(parser: argparse.ArgumentParser) -> None:
+    """What takes e-mail about alarms."""
+    parser.add_argument("--smtp-url", metavar="URL", help="smtp(s)://[USER@]HOST[:PORT]; default: no e-mail")
+    parser.add_argument("--smtp-password-file", type=Path, metavar="FILE", help="of USER there")
+    parser.add_argument("--smtp-sender", metavar="ADDRESS", help="whom mails are from")
+    parser.add_argument(
+        "--smtp-console-url", metavar="URL", help="where links of mails lead; default: http://CONSOLE"
+    )
+
+
+def _mail(options: argparse.Namespace) -> MailSettings | None:
+    """Raises: SystemExit with a sentence."""
+    if options.smtp_url is None:
+        return None
+    try:
+        host, port, is_tls, user = parse_smtp_url(options.smtp_url)
+    except ValueError as error:
+        raise SystemExit(f"no e-mail can be sent: the URL of the server {error}") from error
+    settings = MailSettings(
+        host=host,
+        port=port,
+        is_tls=is_tls,
+        user=user,
+        password=process.read_secret(options.smtp_password_file),
+        sender=options.smtp_sender or "",
+        console_url=options.smtp_console_url or f"http://{format_host_port(*options.console)}",
+    )
+    if (fault := mail_fault(settings)) is not None:
+        raise SystemExit(f"no e-mail can be sent: {fault}")
     return settings
 
 
@@ -291,6 +326,7 @@ class Control:
             tables_dir=options.data_dir / PIPELINE_DIR / TABLES_DIR,
             redis_url=options.redis_url,
             oidc=_oidc(options),
+            mail=_mail(options),
             webhook_ranges=options.webhook_allow,
             named_port=NamedPort(options.sni_domain, options.sni_port) if options.sni_domain else None,
             serves_tls=options.tls_cert is not None,

@@ -43,6 +43,7 @@ _GROUPS: Final = {
     "group-role": ("group_role.app", "Groups of the identity provider, let in as members (operators)."),
     "bill": ("bill.app", "What instances cost."),
     "alarm": ("alarm.app", "What is alarming, and why."),
+    "email": ("email.app", "Addresses that alarms are mailed to."),
     "webhook": ("webhook.app", "Who is told of alarms, by signed messages."),
     "fault": ("fault.app", "Faults that a tenant injects into its own instance."),
     "whitelist": ("whitelist.app", "Who may connect."),

@@ -7,6 +7,7 @@ from typing import Final
 
 from contracts.server_names import NamedPort
 from runtime.redis_link import BUDGET_MS, RedisUrl
+from tenants.rules.mail_settings import MailSettings
 from tenants.rules.oidc_settings import OidcSettings
 from tenants.rules.rate_limit import ApiRates
 from tenants.rules.vports import VipPool
@@ -58,6 +59,8 @@ class ConsoleConfig:
     """Where gateways serve all instances with TLS by names; None: at vports alone."""
     webhook_ranges: tuple[str, ...] = ()
     """CIDRs that webhooks may call though they are not of the public internet."""
+    mail: MailSettings | None = None
+    """What takes e-mail about alarms; None: none is sent."""
     oidc: OidcSettings | None = None
     """Who signs people in beside passwords; None: nobody."""
     redis_url: RedisUrl | None = None

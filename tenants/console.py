@@ -41,8 +41,10 @@ from tenants.remembered import CallerMemory
 from tenants.rules.callers import OpenStreams, RequestsUnderWay
 from tenants.rules.cluster_health import Illness, illness
 from tenants.rules.lifecycle import State
+from tenants.rules.mail_settings import MailSettings
 from tenants.rules.model import Instance
 from tenants.rules.vports import Endpoint
+from tenants.rules.webhooks import Kind
 from tenants.series_recorder import SeriesRecorder
 from tenants.shared_ledger import SharedLedger
 from tenants.shared_limits import LoginLimits, RequestRates
@@ -67,6 +69,7 @@ from tenants.usecases.deletions import Deletions
 from tenants.usecases.idempotency import Idempotency
 from tenants.usecases.injected_faults import InjectedFaults
 from tenants.usecases.instances import Instances
+from tenants.usecases.mails import Mails
 from tenants.usecases.members import Members
 from tenants.usecases.messages import Messages
 from tenants.usecases.moves import Moves
@@ -81,7 +84,7 @@ from tenants.usecases.usage import UsageReports
 from tenants.usecases.user_orders import UserOrders
 from tenants.usecases.webhooks import Webhooks
 from tenants.wakeups import WakeUps
-from tenants.webhook_runner import WebhookRunner
+from tenants.webhook_runner import MAIL_LANES, WebhookRunner
 from tenants.webhook_sink import WebhookSink
 
 
@@ -158,6 +161,13 @@ class Console:
         self.usage_counter = UsageCounter(self.store, self.cluster, self.office)
         self.webhooks = Webhooks(self.store, config.secret)
         self.webhook_runner = WebhookRunner(self.webhooks, WebhookSink(http), self.office)
+        self.mails = Mails(self.store, config.secret, config.mail)
+        self.mail_runner = None if config.mail is None else self._mail_runner(config.mail)
+
+    def _mail_runner(self, settings: MailSettings) -> WebhookRunner:
+        from tenants.mail_sink import MailSink  # loads an SMTP client, which most deployments do without
+
+        return WebhookRunner(self.webhooks, MailSink(settings), self.office, Kind.EMAIL, MAIL_LANES)
 
     def alarm_runner_of(self, office: Office) -> AlarmRunner:
         """Looks at alarms, and writes while `office` is held."""
@@ -287,6 +297,8 @@ class Console:
         tasks.spawn("alarms", self.alarm_runner.run)
         tasks.spawn("lags", self.alarm_runner.run_lags)
         tasks.spawn("webhooks", self.webhook_runner.run)
+        if self.mail_runner is not None:
+            tasks.spawn("mails", self.mail_runner.run)
         tasks.spawn("system-topics", SystemTopics(self.store, self.cluster, self.office).run)
         tasks.spawn("series", self.series_recorder.run)
         tasks.spawn("topic-figures", self.series_recorder.topics.run)

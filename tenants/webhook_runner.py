@@ -1,4 +1,4 @@
-"""Sends what is due to webhooks; of several control processes one does: the office's.
+"""Sends what is due to webhooks, and by e-mail; of several control processes one does: the office's.
 
 Each webhook gets its messages one after the other, and waits for no other. Those of one tenant have a few
 attempts at once, so that slow sinks of one hold up nobody else's.
@@ -7,16 +7,15 @@ attempts at once, so that slow sinks of one hold up nobody else's.
 import asyncio
 from collections import Counter
 from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple, Protocol
 
 from runtime.clock import epoch_ms
 from runtime.logs import get_logger
-from tenants.rules.webhooks import signature
+from tenants.rules.webhooks import Kind
 from tenants.store.engine import StoreFault
 from tenants.store.shared_session import Office
 from tenants.store.webhooks import Resting
-from tenants.usecases.webhooks import OTHER_SECRET, Due, Webhooks
-from tenants.webhook_sink import Outcome, WebhookSink
+from tenants.usecases.webhooks import OTHER_SECRET, Due, Outcome, Webhooks
 
 _log = get_logger(__name__)
 _EVERY_S: Final = 1.0
@@ -26,15 +25,44 @@ ATTEMPTS_MAX: Final = 256
 """Attempts under way at once, over all tenants."""
 ATTEMPTS_MAX_PER_TENANT: Final = 3
 """Attempts under way at once of one tenant's webhooks."""
+MAIL_ATTEMPTS_MAX: Final = 4
+"""Mails that are handed to the operators' server at once, of one tenant one."""
+
+
+class Lanes(NamedTuple):
+    """Attempts under way at once."""
+
+    all_max: int
+    tenant_max: int
+
+
+WEBHOOK_LANES: Final = Lanes(ATTEMPTS_MAX, ATTEMPTS_MAX_PER_TENANT)
+MAIL_LANES: Final = Lanes(MAIL_ATTEMPTS_MAX, 1)
+
+
+class Sink(Protocol):
+    """What hands messages over."""
+
+    async def send(self, due: Due) -> Outcome:
+        """One attempt; never raises for what the other side does."""
 
 
 class WebhookRunner:
-    """The background task."""
+    """The background task of one kind: a mail server that hangs holds up no webhook."""
 
-    def __init__(self, webhooks: Webhooks, sink: WebhookSink, office: Office) -> None:
+    def __init__(
+        self,
+        webhooks: Webhooks,
+        sink: Sink,
+        office: Office,
+        kind: Kind = Kind.HTTP,
+        lanes: Lanes = WEBHOOK_LANES,
+    ) -> None:
         self._webhooks = webhooks
         self._sink = sink
         self._office = office
+        self._kind = kind
+        self._lanes = lanes
         self._under_way: dict[str, tuple[str, asyncio.Task[None]]] = {}
         """By webhook: the tenant, and the attempt."""
         self._had_turn: dict[str, str] = {}
@@ -66,7 +94,7 @@ class WebhookRunner:
     async def begin(self, now_ms: int) -> None:
         """Begin what is due and may begin: who had a turn comes after who had none. Raises: StoreFault."""
         await self._begin(now_ms)
-        if len(self._under_way) >= ATTEMPTS_MAX:
+        if len(self._under_way) >= self._lanes.all_max:
             return
         full = self._full()
         again = [webhook for webhook, tenant in self._had_turn.items() if tenant not in full]
@@ -78,19 +106,19 @@ class WebhookRunner:
     def _full(self) -> frozenset[str]:
         """Tenants with as many attempts under way as they may have."""
         busy = Counter(tenant for tenant, _ in self._under_way.values())
-        return frozenset(tenant for tenant, count in busy.items() if count >= ATTEMPTS_MAX_PER_TENANT)
+        return frozenset(tenant for tenant, count in busy.items() if count >= self._lanes.tenant_max)
 
     async def _begin(self, now_ms: int) -> None:
-        free = ATTEMPTS_MAX - len(self._under_way)
+        free = self._lanes.all_max - len(self._under_way)
         if free <= 0:
             return
         resting = Resting(frozenset({*self._under_way, *self._had_turn}), self._full())
         busy = Counter(tenant for tenant, _ in self._under_way.values())
         for due in await asyncio.to_thread(
-            self._webhooks.due, now_ms, resting, ATTEMPTS_MAX_PER_TENANT, free
+            self._webhooks.due, now_ms, resting, self._lanes.tenant_max, free, self._kind
         ):
             webhook = due.webhook
-            if busy[webhook.tenant] >= ATTEMPTS_MAX_PER_TENANT:
+            if busy[webhook.tenant] >= self._lanes.tenant_max:
                 continue
             busy[webhook.tenant] += 1
             task = asyncio.create_task(self._attempt(due))
@@ -105,9 +133,7 @@ class WebhookRunner:
         try:
             outcome = await self._send(due)
             tried = self._webhooks.tried
-            is_written = await asyncio.to_thread(
-                tried, self._office, due.delivery, outcome.status, outcome.error, epoch_ms()
-            )
+            is_written = await asyncio.to_thread(tried, self._office, due.delivery, outcome, epoch_ms())
             if is_written:  # else it is due at once, and the next look is soon enough
                 self._ended.set()
         except StoreFault as fault:  # it is due as before: sinks know a message again by its id
@@ -117,17 +143,9 @@ class WebhookRunner:
 
     async def _send(self, due: Due) -> Outcome:
         if due.key is None:
-            return Outcome(None, OTHER_SECRET)
-        body, timestamp_s = due.delivery.body.encode(), epoch_ms() // 1000
-        headers = [
-            ("User-Agent", "portico"),
-            ("Content-Type", "application/json"),
-            ("webhook-id", due.delivery.id),
-            ("webhook-timestamp", str(timestamp_s)),
-            ("webhook-signature", signature(due.key, due.delivery.id, timestamp_s, body)),
-        ]
+            return Outcome(None, OTHER_SECRET, is_final=True)
         try:
-            return await self._sink.post(due.webhook.tenant, due.webhook.url, headers, body)
+            return await self._sink.send(due)
         except Exception as error:  # noqa: BLE001 - an attempt that is not counted is made for ever
             _log.exception("an attempt failed in a way nobody thought of", webhook=due.webhook.id)
             return Outcome(None, f"it could not be sent: {type(error).__name__}")

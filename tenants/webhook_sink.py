@@ -1,19 +1,11 @@
 """One attempt to hand a message to a sink."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
-from tenants.rules.webhooks import is_delivered
+from runtime.clock import epoch_ms
+from tenants.rules.webhooks import is_delivered, signature
 from tenants.tenant_http import NoAnswer, Sent, TenantHttp
-
-
-class Outcome(NamedTuple):
-    """How an attempt went."""
-
-    status: int | None
-    """None: there was no answer."""
-    error: str
-    """Empty: it was taken."""
+from tenants.usecases.webhooks import Due, Outcome
 
 
 class WebhookSink:
@@ -21,6 +13,19 @@ class WebhookSink:
 
     def __init__(self, http: TenantHttp) -> None:
         self._http = http
+
+    async def send(self, due: Due) -> Outcome:
+        """A message that is due, signed."""
+        assert due.key is not None, "the runner sends nothing without it"
+        body, timestamp_s = due.delivery.body.encode(), epoch_ms() // 1000
+        headers = [
+            ("User-Agent", "portico"),
+            ("Content-Type", "application/json"),
+            ("webhook-id", due.delivery.id),
+            ("webhook-timestamp", str(timestamp_s)),
+            ("webhook-signature", signature(due.key, due.delivery.id, timestamp_s, body)),
+        ]
+        return await self.post(due.webhook.tenant, due.webhook.url, headers, body)
 
     async def post(self, tenant: str, url: str, headers: Sequence[tuple[str, str]], body: bytes) -> Outcome:
         """One attempt; never raises for what a sink does."""

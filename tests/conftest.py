@@ -15,6 +15,7 @@ from ctl.commands import selftest
 from runtime.logs import for_people
 from tests.servers.postgres import PostgresServer
 from tests.servers.redis_server import RedisServer, running_redis
+from tests.servers.smtp_server import SmtpServer, smtp_server_in_thread
 from tests.stacks import whole_product
 
 os.environ[invariants.VARIABLE] = "1"  # for processes that tests start
@@ -79,6 +80,13 @@ def _logs_as_before() -> Iterator[None]:
     if structlog.get_config() != before:
         structlog.configure(**before)
         logging.root.handlers[:] = handlers
+
+
+@pytest.fixture(scope="session")
+def mail() -> Iterator[SmtpServer]:
+    """Where the stack's mails go."""
+    with smtp_server_in_thread() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -76,6 +76,13 @@ OidcConsole = Annotated[
     str | None, typer.Option(metavar="URL", help="Where browsers find the console, behind a proxy say.")
 ]
 
+SmtpUrl = Annotated[str | None, typer.Option(metavar="URL", help="smtp(s)://[USER@]HOST[:PORT], for alarms.")]
+SmtpPassword = Annotated[str | None, typer.Option(metavar="FILE", help="Of USER there.")]
+SmtpSender = Annotated[str | None, typer.Option(metavar="ADDRESS", help="Whom mails are from.")]
+SmtpConsole = Annotated[
+    str | None, typer.Option(metavar="URL", help="Where links of mails lead, behind a proxy say.")
+]
+
 
 def up(
     data_dir: Annotated[Path, typer.Option(envvar="PORTICO_DATA_DIR")] = DEFAULT_DATA_DIR,
@@ -87,6 +94,10 @@ def up(
     oidc_client_secret_file: OidcSecret = None,
     oidc_groups_claim: OidcClaim = None,
     oidc_console_url: OidcConsole = None,
+    smtp_url: SmtpUrl = None,
+    smtp_password_file: SmtpPassword = None,
+    smtp_sender: SmtpSender = None,
+    smtp_console_url: SmtpConsole = None,
     ckafka_region: Annotated[str | None, typer.Option(metavar="NAME", help="Named by Tencent's SDK.")] = None,
     database_url: DatabaseUrl = None,
     vip: Annotated[str | None, typer.Option(metavar="ADDRESS")] = None,

@@ -45,7 +45,12 @@ def list_webhooks(console: TenantConsole) -> Answer:
 @app.command()
 def log(console: TenantConsole, webhook: Id) -> Answer:
     """Show what was sent, and how it went."""
-    found = console.get(f"{_path(webhook)}/deliveries")
+    return log_of(console, _path(webhook))
+
+
+def log_of(console: Console, path: str) -> Answer:
+    """What was sent to a webhook or an e-mail address."""
+    found = console.get(f"{path}/deliveries")
     rows = [
         [
             *(one["created_at"], one["event"], one["state"], one["attempts"]),
@@ -60,11 +65,15 @@ def log(console: TenantConsole, webhook: Id) -> Answer:
 @app.command()
 def test(console: TenantConsole, webhook: Id) -> Answer:
     """Send a message that says it is a test, and wait for how that went."""
-    sent = console.call("POST", f"{_path(webhook)}/test")
+    return waited_for(console, _path(webhook), console.call("POST", f"{_path(webhook)}/test"))
+
+
+def waited_for(console: Console, path: str, sent: dict[str, object]) -> Answer:
+    """How the sending of a message to a webhook or an e-mail address went. Raises: CommandError."""
     deadline = time.monotonic() + _TEST_S
     while sent["attempts"] == 0 and time.monotonic() < deadline:
         time.sleep(0.2)
-        sent = _one(console, webhook, sent["id"])
+        sent = _one(console, path, sent["id"])
     if sent["state"] != "delivered":
         raise CommandError(f"it did not arrive: {sent['reason'] or 'others wait before it'}")
     return in_facts(sent, [("delivered", sent["id"]), ("answer", sent["http_status"])])
@@ -96,8 +105,8 @@ def _switched(console: Console, webhook: str, *, enabled: bool) -> Answer:
     return in_facts(changed, [("webhook", changed["id"]), ("enabled", "yes" if changed["enabled"] else "no")])
 
 
-def _one(console: Console, webhook: str, message_id: str) -> dict[str, object]:
-    items: list[dict[str, object]] = console.get(f"{_path(webhook)}/deliveries")["items"]
+def _one(console: Console, path: str, message_id: object) -> dict[str, object]:
+    items: list[dict[str, object]] = console.get(f"{path}/deliveries")["items"]
     found = next((one for one in items if one["id"] == message_id), None)
     if found is None:
         raise CommandError("its log has the message no more")

@@ -23,6 +23,7 @@ CLUSTER_ID: Final = "builtin-1"
 APACHE_ID: Final = "apache-1"
 DATABASE_URL: Final = ENVIRONMENT_PREFIX + "DATABASE_URL"
 _LOOPBACK: Final = "127.0.0.1"
+_SMTP: Final = ("url", "password_file", "sender", "console_url")
 
 
 def broker_name(node_id: int) -> str:
@@ -85,6 +86,7 @@ class Processes:
             "zookeeper": self._zookeeper,
             "tls_cert": self._value("tls_cert"),
             **self._oidc(),
+            **self._mail(),
             **self._names("sni_domain", "sni_port"),
         }
         same = "vip quota_policy report_period_ms usage_interval_ms ckafka_region session_timeout_ms backend"
@@ -97,6 +99,12 @@ class Processes:
             return {}
         names = "issuer client_id client_secret_file groups_claim console_url"
         return {f"oidc_{each}": self._value(f"oidc_{each}") for each in names.split()}
+
+    def _mail(self) -> dict[str, object]:
+        """What takes e-mail about alarms."""
+        if self._value("smtp_url") is None:
+            return {}
+        return {f"smtp_{each}": self._value(f"smtp_{each}") for each in _SMTP}
 
     def broker(self, node_id: int) -> ChildSpec:
         """One broker. Settings of ours that are its own, too, have the same names."""

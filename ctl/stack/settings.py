@@ -29,6 +29,8 @@ from runtime.http_limits import parse_proxies
 from runtime.redis_link import RedisUrl, parse_redis_url
 from runtime.trace_settings import ENDPOINT, PER_SECOND_DEFAULT, PER_SECOND_MAX, trace_settings
 from tenants.config import DELETION_GRACE_MS, REGION, parse_region
+from tenants.rules.mail_addresses import fault_of_address
+from tenants.rules.mail_settings import parse_smtp_url
 from tenants.rules.oidc_settings import url_fault
 from tenants.rules.vports import parse_vip
 from tenants.store.database_url import DatabaseUrl
@@ -68,6 +70,17 @@ def _collector(text: str) -> str:
 def _provider(text: str) -> str:
     fault = url_fault(text)
     if fault is not None:
+        raise ValueError(f"'{text}' {fault}")
+    return text
+
+
+def _smtp(text: str) -> str:
+    parse_smtp_url(text)
+    return text
+
+
+def _sender(text: str) -> str:
+    if (fault := fault_of_address(text)) is not None:
         raise ValueError(f"'{text}' {fault}")
     return text
 
@@ -222,6 +235,20 @@ SETTINGS: Final = (
         None,
         _provider,
         "Where browsers find the console, to come back to; http://CONSOLE by default.",
+    ),
+    Setting(
+        "smtp_url",
+        None,
+        _smtp,
+        "The server that takes e-mail about alarms, smtp(s)://[USER@]HOST[:PORT]; without one none is sent.",
+    ),
+    Setting("smtp_password_file", None, _file, "The password of USER there."),
+    Setting("smtp_sender", None, _sender, "The address that mails are from."),
+    Setting(
+        "smtp_console_url",
+        None,
+        _provider,
+        "Where links of mails lead: the console; http://CONSOLE by default.",
     ),
     Setting(
         "proxy_protocol_from",

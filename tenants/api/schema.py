@@ -57,7 +57,7 @@ _SAID_IN: Final = (
     tenants.api.advice_models,
 )
 """Where the messages' fields have their docstrings."""
-_OF_A_LINK: Final = ("/v1/invitation", "/v1/invitation/accept")
+_OF_A_LINK: Final = ("/v1/invitation", "/v1/invitation/accept", "/v1/email-links")
 _NOT_REMEMBERED: Final = ("/v1/session", "/v1/sign-in", "/v1/sign-in/answer", *_OF_A_LINK)
 _MAY_BE_MISSING: Final = (
     "/v1/group-roles",

@@ -129,14 +129,14 @@ async def delete_webhook(plane: Plane, caller: Asker, webhook: WebhookId) -> Res
 @router.post("/{webhook}/test", status_code=status.HTTP_202_ACCEPTED)
 async def test_webhook(plane: Plane, caller: Asker, webhook: WebhookId) -> DeliveryView:
     """Send a message that says it is a test, signed like any other; the log tells how it went."""
-    return _delivery(await asyncio.to_thread(plane.webhooks.test, caller, webhook))
+    return delivery_view(await asyncio.to_thread(plane.webhooks.test, caller, webhook))
 
 
 @router.get("/{webhook}/deliveries")
 async def webhook_deliveries(plane: Plane, caller: Asker, webhook: WebhookId) -> DeliveryList:
     """What waits, and the last that was sent or given up."""
     found = await asyncio.to_thread(plane.webhooks.log, caller, webhook)
-    return DeliveryList(items=[_delivery(one) for one in found])
+    return DeliveryList(items=[delivery_view(one) for one in found])
 
 
 def _view(one: Webhook, caller: Caller) -> WebhookView:
@@ -151,7 +151,8 @@ def _view(one: Webhook, caller: Caller) -> WebhookView:
     )
 
 
-def _delivery(one: Delivery) -> DeliveryView:
+def delivery_view(one: Delivery) -> DeliveryView:
+    """Of a webhook or an e-mail address."""
     is_pending = one.state is DeliveryState.PENDING
     return DeliveryView(
         id=one.id,

@@ -38,6 +38,13 @@ _REFUSED: Final = (
 in ways that are no longer used; and where Azure answers its own machines."""
 
 
+class Kind(StrEnum):
+    """How somebody is told."""
+
+    HTTP = "http"
+    EMAIL = "email"
+
+
 class DeliveryState(StrEnum):
     """How far a message is."""
 

@@ -502,9 +502,23 @@ webhooks = Table(
     Column("created_at_ms", BigInteger, nullable=False),
     Column("created_by", String(160), nullable=False),
     Column("enabled", Boolean, nullable=False, server_default=true()),
+    Column("kind", String(8), nullable=False, server_default="http"),
+    Column("confirmed_at_ms", BigInteger),
 )
 """Who is told of alarms; `tenant` empty: operators, of everybody's. The secret follows from the deployment's
-and `salt`, as access keys do."""
+and `salt`, as access keys do. Of kind `email`, `url` is the address, which is told once it was confirmed."""
+
+mail_questions = Table(
+    "mail_questions",
+    metadata,
+    Column("id", String(16), primary_key=True),
+    Column("tenant", String(64), nullable=False),
+    Column("address_key", String(254), nullable=False),
+    Column("at_ms", BigInteger, nullable=False),
+    Column("refused", Boolean, nullable=False),
+    Index("ix_mail_questions_at_ms", "at_ms"),
+)
+"""What e-mail addresses were asked, by the id that they had then: of a day, and those that refused."""
 
 webhook_deliveries = Table(
     "webhook_deliveries",

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, RowMapping, delete, func, insert, select, update
 
-from tenants.rules.webhooks import LOG_MAX, DeliveryState
+from tenants.rules.webhooks import LOG_MAX, DeliveryState, Kind
 from tenants.store import schema
 
 OPERATORS = ""
@@ -27,6 +27,9 @@ class Webhook:
     created_by: str
     enabled: bool = True
     """Else it is told of nothing, and what waits is not sent."""
+    kind: Kind = Kind.HTTP
+    confirmed_at_ms: int | None = None
+    """Of an e-mail address: since when it is told; `url` has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,29 +50,32 @@ class Delivery:
     error: str = ""
 
 
-def of_tenant(connection: Connection, tenant: str) -> list[Webhook]:
-    """By name."""
+def of_tenant(connection: Connection, tenant: str, kind: Kind) -> list[Webhook]:
+    """By name, addresses by themselves."""
     table = schema.webhooks
-    query = select(table).where(table.c.tenant == tenant).order_by(table.c.name, table.c.id)
-    return [Webhook(**row) for row in connection.execute(query).mappings()]
+    its = (table.c.tenant == tenant) & (table.c.kind == kind.value)
+    query = select(table).where(its).order_by(table.c.name, table.c.url, table.c.id)
+    return [_webhook(row) for row in connection.execute(query).mappings()]
 
 
-def by_id(connection: Connection, webhook_id: str) -> Webhook | None:
+def by_id(connection: Connection, webhook_id: str, kind: Kind) -> Webhook | None:
     """One of them."""
     table = schema.webhooks
-    row = connection.execute(select(table).where(table.c.id == webhook_id)).mappings().first()
-    return None if row is None else Webhook(**row)
+    query = select(table).where(table.c.id == webhook_id, table.c.kind == kind.value)
+    row = connection.execute(query).mappings().first()
+    return None if row is None else _webhook(row)
 
 
 def told(connection: Connection) -> list[Webhook]:
-    """All that are: they are few."""
-    query = select(schema.webhooks).where(schema.webhooks.c.enabled)
-    return [Webhook(**row) for row in connection.execute(query).mappings()]
+    """All that are: they are few. An address is not before it was confirmed."""
+    table = schema.webhooks
+    is_told = table.c.enabled & ((table.c.kind == Kind.HTTP.value) | table.c.confirmed_at_ms.is_not(None))
+    return [_webhook(row) for row in connection.execute(select(table).where(is_told)).mappings()]
 
 
 def add(connection: Connection, new: Webhook) -> None:
     """A new one."""
-    values = {name: getattr(new, name) for name in Webhook.__dataclass_fields__}
+    values = {name: getattr(new, name) for name in Webhook.__dataclass_fields__} | {"kind": new.kind.value}
     connection.execute(insert(schema.webhooks).values(values))
 
 
@@ -77,6 +83,12 @@ def switch(connection: Connection, webhook_id: str, *, enabled: bool) -> None:
     """Have it told, or not."""
     table = schema.webhooks
     connection.execute(update(table).where(table.c.id == webhook_id).values(enabled=enabled))
+
+
+def confirm(connection: Connection, webhook_id: str, now_ms: int) -> None:
+    """Have an address told from now on."""
+    table = schema.webhooks
+    connection.execute(update(table).where(table.c.id == webhook_id).values(confirmed_at_ms=now_ms))
 
 
 def remove(connection: Connection, webhook_id: str) -> None:
@@ -127,6 +139,14 @@ def log(connection: Connection, webhook_id: str) -> list[Delivery]:
     return [_delivery(row) for row in connection.execute(query).mappings()]
 
 
+def last_tried(connection: Connection, webhook_id: str) -> Delivery | None:
+    """The message that was tried last."""
+    table = schema.webhook_deliveries
+    query = select(table).where(table.c.webhook_id == webhook_id, table.c.tried_at_ms.is_not(None))
+    row = connection.execute(query.order_by(table.c.tried_at_ms.desc()).limit(1)).mappings().first()
+    return None if row is None else _delivery(row)
+
+
 class Resting(NamedTuple):
     """Whose messages wait although they are due."""
 
@@ -137,9 +157,9 @@ class Resting(NamedTuple):
 
 
 def due(
-    connection: Connection, now_ms: int, resting: Resting, per_tenant: int, limit: int
+    connection: Connection, now_ms: int, resting: Resting, per_tenant: int, limit: int, kind: Kind
 ) -> list[tuple[Delivery, Webhook]]:
-    """The oldest that is due of each webhook, at most so many of a tenant and so many in all.
+    """The oldest that is due of each webhook of a kind, at most so many of a tenant and so many in all.
 
     First one of each tenant, who waits longest before the others, then the second of each. Bodies are read of
     what is answered alone.
@@ -154,6 +174,7 @@ def due(
         .join(owners, owners.c.id == table.c.webhook_id)
         .where(
             is_due,
+            owners.c.kind == kind.value,
             owners.c.enabled,
             owners.c.id.not_in(resting.webhooks),
             owners.c.tenant.not_in(resting.tenants),
@@ -173,7 +194,7 @@ def due(
     bodies = select(table).where(table.c.id.in_([row.id for row in rows]))
     messages = {row["id"]: _delivery(row) for row in connection.execute(bodies).mappings()}
     sinks = select(owners).where(owners.c.id.in_([row.webhook_id for row in rows]))
-    known = {row["id"]: Webhook(**row) for row in connection.execute(sinks).mappings()}
+    known = {row["id"]: _webhook(row) for row in connection.execute(sinks).mappings()}
     return [
         (messages[row.id], known[row.webhook_id])
         for row in rows
@@ -191,6 +212,10 @@ def tried(connection: Connection, after: Delivery) -> None:
     values: dict[str, object] = {name: getattr(after, name) for name in names}
     values["state"] = after.state.value
     connection.execute(update(table).where(its).values(values))
+
+
+def _webhook(row: RowMapping) -> Webhook:
+    return Webhook(**{**row, "kind": Kind(row["kind"])})
 
 
 def _delivery(row: RowMapping) -> Delivery:

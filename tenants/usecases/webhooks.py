@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from sqlalchemy import Connection
 
@@ -19,6 +19,7 @@ from tenants.rules.webhooks import (
     LOG_MAX,
     WEBHOOKS_MAX,
     DeliveryState,
+    Kind,
     fault_of_url,
     next_try_ms,
     secret_of,
@@ -29,7 +30,7 @@ from tenants.store.instances import Place
 from tenants.store.shared_session import Office
 from tenants.store.webhooks import OPERATORS, Delivery, Resting, Webhook
 
-OTHER_SECRET = "the deployment's secret is another than when the webhook was made: make it anew"
+OTHER_SECRET: Final = "the deployment's secret is another than when the webhook was made: make it anew"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,17 @@ class Made:
 
     webhook: Webhook
     secret: str = field(repr=False)
+
+
+class Outcome(NamedTuple):
+    """How an attempt went."""
+
+    status: int | None
+    """The other side's code; None: there was no answer."""
+    error: str
+    """Empty: it was taken."""
+    is_final: bool = False
+    """Whether another attempt would change nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +71,7 @@ class Webhooks:
     def of_tenant(self, tenant: str) -> list[Webhook]:
         """By name, without their secrets."""
         with self._store.read() as connection:
-            return webhooks.of_tenant(connection, tenant)
+            return webhooks.of_tenant(connection, tenant, Kind.HTTP)
 
     def create(self, caller: Caller, tenant: str, name: str, url: str) -> Made:
         """A new one. Raises: Invalid, Conflict."""
@@ -71,7 +83,7 @@ class Webhooks:
         if self._secret is None:
             raise Conflict("this control plane has no deployment secret, from which secrets follow")
         with self._store.write() as connection:
-            known = webhooks.of_tenant(connection, tenant)
+            known = webhooks.of_tenant(connection, tenant, Kind.HTTP)
             if len(known) >= WEBHOOKS_MAX:
                 raise Conflict(f"there are {WEBHOOKS_MAX} webhooks, which is as many as there may be")
             webhook_id, salt = credentials.new_id("w"), credentials.new_salt()
@@ -86,7 +98,7 @@ class Webhooks:
     def switch(self, caller: Caller, webhook_id: str, *, enabled: bool) -> Webhook:
         """Have it told, or of nothing: what happens meanwhile it never learns. Raises: NotFound."""
         with self._store.write() as connection:
-            found = _existing(connection, caller, webhook_id)
+            found = existing(connection, caller, webhook_id, Kind.HTTP)
             if found.enabled != enabled:
                 webhooks.switch(connection, found.id, enabled=enabled)
                 _audit(connection, caller, found, f"webhook.{'enable' if enabled else 'disable'}")
@@ -95,33 +107,33 @@ class Webhooks:
     def delete(self, caller: Caller, webhook_id: str) -> None:
         """With its queue and log. Raises: NotFound."""
         with self._store.write() as connection:
-            found = _existing(connection, caller, webhook_id)
+            found = existing(connection, caller, webhook_id, Kind.HTTP)
             webhooks.remove(connection, found.id)
             _audit(connection, caller, found, "webhook.delete")
 
     def test(self, caller: Caller, webhook_id: str) -> Delivery:
         """Send a message that says it is one. Raises: NotFound, Conflict when it is told of nothing."""
         with self._store.write() as connection:
-            found = _existing(connection, caller, webhook_id)
+            found = existing(connection, caller, webhook_id, Kind.HTTP)
             if not found.enabled:
                 raise Conflict(f"webhook '{found.name}' is disabled: it is sent nothing")
             now_ms = epoch_ms()
             data: dict[str, object] = {"webhook": found.id, "says": "this is a test"}
-            [new] = _enqueue(connection, found, [_said("webhook.test", data, now_ms)], now_ms)
+            [new] = enqueue(connection, found, [said("webhook.test", data, now_ms)], now_ms)
             _audit(connection, caller, found, "webhook.test")
             return new
 
     def log(self, caller: Caller, webhook_id: str) -> list[Delivery]:
         """What was sent and how it went, newest first. Raises: NotFound."""
         with self._store.read() as connection:
-            return webhooks.log(connection, _existing(connection, caller, webhook_id).id)
+            return webhooks.log(connection, existing(connection, caller, webhook_id, Kind.HTTP).id)
 
     # --- by themselves --------------------------------------------------------------------------
 
-    def due(self, now_ms: int, resting: Resting, per_tenant: int, limit: int) -> list[Due]:
+    def due(self, now_ms: int, resting: Resting, per_tenant: int, limit: int, kind: Kind) -> list[Due]:
         """What is to be sent now: of each webhook the oldest that is due, of each tenant a few."""
         with self._store.read() as connection:
-            found = webhooks.due(connection, now_ms, resting, per_tenant, limit)
+            found = webhooks.due(connection, now_ms, resting, per_tenant, limit, kind)
         return [Due(delivery, webhook, self._key(webhook)) for delivery, webhook in found]
 
     def _key(self, webhook: Webhook) -> bytes | None:
@@ -130,17 +142,18 @@ class Webhooks:
         key = credentials.webhook_key(self._secret, webhook.id, webhook.salt)
         return key if credentials.same(credentials.sha256(secret_of(key)), webhook.secret_sha256) else None
 
-    def tried(self, office: Office, sent: Delivery, status: int | None, error: str, now_ms: int) -> bool:
+    def tried(self, office: Office, sent: Delivery, outcome: Outcome, now_ms: int) -> bool:
         """How an attempt went. Nothing is written once another process sends, as it tries the same message.
 
         Whether it was.
         """
+        status, error, is_final = outcome
         attempts = sent.attempts + 1
         after = replace(sent, attempts=attempts, tried_at_ms=now_ms, status=status, error=error)
         again_ms = None if not error else next_try_ms(attempts, now_ms)
         if not error:
             after = replace(after, state=DeliveryState.DELIVERED)
-        elif again_ms is None or error == OTHER_SECRET:
+        elif again_ms is None or is_final:
             after = replace(after, state=DeliveryState.FAILED)
         else:
             after = replace(after, next_at_ms=again_ms)
@@ -160,17 +173,17 @@ def tell(
     by_tenant: dict[str, list[Webhook]] = {}
     for one in webhooks.told(connection):
         by_tenant.setdefault(one.tenant, []).append(one)
-    messages: dict[str, list[_Said]] = {}
+    messages: dict[str, list[Said]] = {}
     for alarm, event, place in notices:
-        said = _said(f"alarm.{event}", _data(alarm, place), now_ms)
+        about = said(f"alarm.{event}", _data(alarm, place), now_ms)
         for tenant in {OPERATORS} if place is None else {OPERATORS, place.tenant}:
-            messages.setdefault(tenant, []).append(said)
-    for tenant, about in messages.items():
+            messages.setdefault(tenant, []).append(about)
+    for tenant, told in messages.items():
         for webhook in by_tenant.get(tenant, ()):
-            _enqueue(connection, webhook, about, now_ms)
+            enqueue(connection, webhook, told, now_ms)
 
 
-class _Said(NamedTuple):
+class Said(NamedTuple):
     """What is said to every webhook that is told of it."""
 
     event: str
@@ -179,9 +192,10 @@ class _Said(NamedTuple):
     """Without an id."""
 
 
-def _said(event: str, data: dict[str, object], now_ms: int) -> _Said:
+def said(event: str, data: dict[str, object], now_ms: int) -> Said:
+    """What happened, as every webhook is told it."""
     body = json.dumps({"type": event, "timestamp": _time(now_ms), "data": data})
-    return _Said(event, body, _as_waiting("", data))
+    return Said(event, body, _as_waiting("", data))
 
 
 def _as_waiting(message_id: str, data: Mapping[str, object]) -> Waiting:
@@ -192,19 +206,19 @@ def _as_waiting(message_id: str, data: Mapping[str, object]) -> Waiting:
     return Waiting(message_id, str(data.get("tenant") or NOBODY), about, is_critical)
 
 
-def _enqueue(connection: Connection, webhook: Webhook, said: Sequence[_Said], now_ms: int) -> list[Delivery]:
+def enqueue(connection: Connection, webhook: Webhook, told: Sequence[Said], now_ms: int) -> list[Delivery]:
     """Further messages of one webhook, as they are kept: what may not wait is noted as not sent."""
     new = [
         Delivery(
             *(credentials.new_id("msg_"), webhook.id, one.event, one.body),
             *(now_ms, DeliveryState.PENDING, 0, now_ms),
         )
-        for one in said
+        for one in told
     ]
     waiting = [
         _as_waiting(one.id, json.loads(one.body)["data"]) for one in webhooks.pending(connection, webhook.id)
     ]
-    come = [one.as_waiting._replace(id=each.id) for one, each in zip(said, new, strict=True)]
+    come = [one.as_waiting._replace(id=each.id) for one, each in zip(told, new, strict=True)]
     ended = unsent([*waiting, *come], is_operators=webhook.tenant == OPERATORS)
     webhooks.end(connection, {one.id: ended[one.id] for one in waiting if one.id in ended})
     kept = [
@@ -236,11 +250,12 @@ def _time(ms: int) -> str:
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _existing(connection: Connection, caller: Caller, webhook_id: str) -> Webhook:
+def existing(connection: Connection, caller: Caller, webhook_id: str, kind: Kind) -> Webhook:
     """Raises: NotFound, also when it is another tenant's."""
-    found = webhooks.by_id(connection, webhook_id) if webhook_id.isprintable() else None
+    found = webhooks.by_id(connection, webhook_id, kind) if webhook_id.isprintable() else None
     if found is None or not (caller.is_operator or found.tenant == caller.tenant):
-        raise NotFound(f"there is no webhook '{webhook_id[:80]}'")
+        what = "webhook" if kind is Kind.HTTP else "e-mail address"
+        raise NotFound(f"there is no {what} '{webhook_id[:80]}'")
     return found
 
 

@@ -1,4 +1,5 @@
-"""Who is told of alarms, on a page: made with a secret shown once, tested, looked at, disabled, deleted."""
+"""Who is told of alarms, on a page: webhooks made with a secret shown once, tested, disabled, deleted;
+addresses that are mailed once they agreed."""
 
 import base64
 import hashlib
@@ -8,12 +9,17 @@ import threading
 import uuid
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.conftest import Console
+from tests.servers.smtp_server import SmtpServer
+
 pytestmark = pytest.mark.browser
+PICTURES: Final = Path(__file__).resolve().parents[2] / "test-results" / "browser"
 
 
 class Sink:
@@ -90,3 +96,47 @@ def test_a_webhook_is_made_tested_disabled_and_deleted(page: Page, sink: Sink) -
     row.get_by_role("button", name="Delete").click()
     page.get_by_role("dialog").get_by_role("button", name="Delete").click()
     expect(row).to_have_count(0)
+
+
+def test_an_address_agrees_by_a_link_and_is_mailed_a_test(
+    page: Page, mail: SmtpServer, console: Console
+) -> None:
+    address = f"ops-{uuid.uuid4().hex[:8]}@example.com"
+    page.goto("/#/webhooks")
+    page.get_by_label("Tenant").select_option("default")
+    page.get_by_role("button", name="Add address").click()
+    form = page.get_by_role("dialog")
+    form.get_by_label("Address").fill("nobody")
+    form.get_by_role("button", name="Add address").click()
+    expect(form).to_contain_text("must be an e-mail address")
+    form.get_by_label("Address").fill(address)
+    form.get_by_role("button", name="Add address").click()
+    row = page.get_by_role("row").filter(has_text=address)
+    expect(row).to_contain_text("asked")
+    expect(row.get_by_role("button", name="Test")).to_have_count(0)
+    row.get_by_role("button", name="Log").click()
+    expect(page.get_by_test_id("delivery")).to_contain_text("delivered")
+    assert mail.came[-1][0] == [address]
+    link = next(word for word in mail.text.split() if "/#/mail/confirm." in word)
+    assert link.startswith(console.url)
+    page.goto(link)
+    page.get_by_role("button", name="Mail me alarms").click()
+    expect(page.get_by_role("status")).to_contain_text(address)
+    page.goto("/#/webhooks")
+    page.get_by_label("Tenant").select_option("default")
+    expect(row).to_contain_text("confirmed")
+    row.get_by_role("button", name="Test").click()
+    expect(page.get_by_test_id("delivery").first).to_contain_text("mail.test")
+    expect(page.get_by_test_id("delivery").first).to_contain_text("delivered")
+    page.get_by_role("dialog").get_by_role("button", name="Close").click()
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=PICTURES / "emails.png", full_page=True)
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.screenshot(path=PICTURES / "emails-phone.png", full_page=True)
+    page.goto(next(word for word in mail.text.split() if "/#/mail/remove." in word))
+    page.get_by_role("button", name="Mail me nothing").click()
+    expect(page.get_by_role("status")).to_contain_text("Nothing more is mailed")
+    page.goto("/#/webhooks")
+    page.get_by_label("Tenant").select_option("default")
+    expect(page.get_by_text("No addresses yet")).to_be_visible()

@@ -12,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import repeat
 from pathlib import Path
 from threading import Thread
+from time import monotonic, sleep
 from typing import Any, Final
 
 import pytest
@@ -29,6 +30,7 @@ from tests.e2e.docs_commands import (
 )
 from tests.integration.alarming import full_instance
 from tests.integration.stack import ROOT, Stack, running_stack
+from tests.servers.smtp_server import SmtpServer, smtp_server_in_thread
 
 _ADDRESS: Final = "127.0.0.1:20000"
 _CONSOLE: Final = "http://127.0.0.1:8080"
@@ -37,12 +39,19 @@ Replacements = list[tuple[str, Iterable[str]]]
 """What stands on a page, a regular expression, and what it is here each time."""
 
 
+_MAIL: Final = dict[str, SmtpServer]()
+"""Where a stack's mails go, by its console."""
+
+
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """Their own: an operator's first day sets what the cluster may sell."""
-    allowed = ("--webhook-allow", "127.0.0.0/8")
-    with running_stack(tmp_path_factory.mktemp("docs") / "data", *allowed) as stack:
-        yield stack
+    allowed = ("--webhook-allow", "127.0.0.0/8", "--smtp-sender", "portico@example.com")
+    with smtp_server_in_thread() as mail:
+        options = (*allowed, "--smtp-url", f"smtp://127.0.0.1:{mail.port}")
+        with running_stack(tmp_path_factory.mktemp("docs") / "data", *options) as stack:
+            _MAIL[stack.console_url] = mail
+            yield stack
 
 
 @pytest.fixture(scope="module")
@@ -88,14 +97,20 @@ class _Hook(BaseHTTPRequestHandler):
 
 
 def _alarms(stack: Stack) -> Replacements:
-    """A shop that is full, which is an alarm, and a webhook with somebody who answers."""
+    """A shop that is full, which is an alarm; a webhook that answers, and an address whose reader agreed."""
     full_instance(stack, "shop")
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Hook)
     Thread(target=server.serve_forever, daemon=True).start()
     url = f"http://127.0.0.1:{server.server_port}/"
     hook = stack.api("POST", "webhooks", {"name": "made", "url": url})
+    email = stack.api("POST", "emails", {"address": "made@example.com"})
+    mail, deadline = _MAIL[stack.console_url], monotonic() + 60
+    while not mail.came and monotonic() < deadline:
+        sleep(0.1)
+    stack.api("POST", "email-links", {"secret": mail.secret("confirm")})
     return [
         (r"\bw0a1b2c3d4e5f\b", repeat(hook["id"])),
+        (r"\be0a1b2c3d4e5f\b", repeat(email["id"])),
         (r"https://example\.com/hook", repeat(url)),
         (r"\$PORTICO_URL\b", repeat(stack.console_url)),
         (r"\$PORTICO_API_KEY\b", repeat(stack.api_key)),

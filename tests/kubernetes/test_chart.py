@@ -362,6 +362,36 @@ def test_webhooks_have_a_way_out_and_ranges_that_they_may_call() -> None:
     assert told({"control": {"webhookPorts": []}})[1] == set()
 
 
+def test_mail_goes_to_the_server_that_operators_name() -> None:
+    def told(smtp: Manifest) -> tuple[set[str], set[int], list[str]]:
+        manifests = render({"control": {"webhookPorts": [], "smtp": smtp}})
+        pod = one(manifests, "Deployment", "-control")["spec"]["template"]["spec"]
+        policy = one(manifests, "NetworkPolicy", "-control")
+        ports = {
+            port["port"] for rule in policy["spec"]["egress"] if "to" not in rule for port in rule["ports"]
+        }
+        arguments = {each for each in pod["containers"][0]["args"] if each.startswith("--smtp")}
+        return arguments, ports, [each["name"] for each in pod["volumes"] if each["name"] == "smtp"]
+
+    assert told({}) == (set(), set(), [])
+    known = {"sender": "portico@example.com", "consoleUrl": "https://console.example.com"}
+    arguments, ports, volumes = told(
+        {"url": "smtps://ops@mail.example.com", "existingSecret": "mail", **known}
+    )
+    assert arguments == {
+        "--smtp-url=smtps://ops@mail.example.com",
+        "--smtp-sender=portico@example.com",
+        "--smtp-console-url=https://console.example.com",
+        "--smtp-password-file=/etc/portico/smtp/password",
+    }
+    assert (ports, volumes) == ({465}, ["smtp"])
+    assert told({"url": "smtp://mail", **known})[1:] == ({25}, [])
+    assert told({"url": "smtp://mail:587", **known})[1:] == ({587}, [])
+    for wrong in ({"url": "smtp://mail"}, {"url": "smtp://a:b@mail", **known}, {"url": "mail", **known}):
+        with pytest.raises(helm_python.HelmError):
+            told(wrong)
+
+
 def test_people_sign_in_by_a_provider() -> None:
     oidc = {"issuer": "https://id.example.com:8443/realms/x", "clientId": "portico", "existingSecret": "id"}
     manifests = render({"control": {"oidc": {**oidc, "consoleUrl": "https://kafka.example.com"}}})

@@ -19,7 +19,7 @@ from runtime.clock import epoch_ms
 from tenants.console import Console
 from tenants.rules.alarms import Alarm, AlarmEvent, AlarmKind
 from tenants.rules.webhook_queue import PENDING_MAX, SHARE_MAX
-from tenants.rules.webhooks import BACKOFF_MS, LOG_MAX
+from tenants.rules.webhooks import BACKOFF_MS, LOG_MAX, Kind
 from tenants.store import alarms as rows
 from tenants.store.instances import Place
 from tenants.store.shared_session import SoleOffice
@@ -413,7 +413,7 @@ async def test_what_is_due_is_read_by_turns_and_not_all(
     with plane.store.read() as connection:
 
         def due(resting: Resting, limit: int) -> list[Webhook]:
-            return [webhook for _, webhook in due_of(connection, now_ms, resting, 3, limit)]
+            return [webhook for _, webhook in due_of(connection, now_ms, resting, 3, limit, Kind.HTTP)]
 
         assert [one.tenant for one in due(nobody, 100)] == ["many", "few", "many", "many"]
         assert len({one.id for one in due(nobody, 100)}) == 4, "of a webhook one at a time"

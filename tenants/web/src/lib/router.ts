@@ -18,6 +18,7 @@ export type Route =
   | { page: 'groups' }
   | { page: 'account' }
   | { page: 'invitation'; secret: string }
+  | { page: 'mail'; secret: string }
   | { page: 'missing'; path: string };
 
 export const INSTANCE_TABS = [
@@ -87,11 +88,12 @@ export function parseRoute(hash: string): Route {
   }
   if (query !== null) return missing;
   if (head === 'invitation' && id !== undefined && parts.length === 2) return { page: 'invitation', secret: id };
+  if (head === 'mail' && id !== undefined && parts.length === 2) return { page: 'mail', secret: id };
   const plain = PLAIN.find((name) => name === head);
   return plain && parts.length === 1 ? { page: plain } : missing;
 }
 
-export function hrefOf(route: Exclude<Route, { page: 'missing' | 'invitation' }>): string {
+export function hrefOf(route: Exclude<Route, { page: 'missing' | 'invitation' | 'mail' }>): string {
   if (route.page === 'alarms') return `#/alarms${queryOf(route.filter)}`;
   const query = 'query' in route && route.query ? `?${route.query}` : '';
   if (route.page !== 'instance') return `#/${route.page}${query}`;

@@ -25,7 +25,7 @@ const NAMES = [
   ...['Avro', 'Protobuf', 'JSON schema', 'hex', 'null', '0 ms/s', 'v1/openapi.json'],
   ...['orders', 'deploy', 'ann', 'acme', 'pager', 'shop-lake', 'kafka-developers', 'shop.Order', 'name=value'],
   ...['Edge', 'Opera', 'Firefox', 'Chrome', 'Safari', 'Android', 'Windows', 'Linux'],
-  ...['@.amount > 100', 'https://example.com/hook', 'https://registry.example.com'],
+  ...['@.amount > 100', 'https://example.com/hook', 'https://registry.example.com', 'ops@example.com'],
 ];
 /** Strings of scripts that look like a sentence and are none. */
 const CODE =
