@@ -75,12 +75,14 @@ OidcClaim = Annotated[str | None, typer.Option(metavar="NAME", help="Tells someb
 OidcConsole = Annotated[
     str | None, typer.Option(metavar="URL", help="Where browsers find the console, behind a proxy say.")
 ]
-
 SmtpUrl = Annotated[str | None, typer.Option(metavar="URL", help="smtp(s)://[USER@]HOST[:PORT], for alarms.")]
 SmtpPassword = Annotated[str | None, typer.Option(metavar="FILE", help="Of USER there.")]
 SmtpSender = Annotated[str | None, typer.Option(metavar="ADDRESS", help="Whom mails are from.")]
 SmtpConsole = Annotated[
     str | None, typer.Option(metavar="URL", help="Where links of mails lead, behind a proxy say.")
+]
+Metrics = Annotated[
+    str | None, typer.Option(metavar="HOST:PORT", help="First port of the metrics; 9400 by default.")
 ]
 
 
@@ -111,9 +113,7 @@ def up(
     sni_host: SniHost = None,
     sni_cert: SniCert = None,
     sni_key: TlsKey = None,
-    metrics: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="First port of the metrics; 9400 by default.")
-    ] = None,
+    metrics: Metrics = None,
     otlp_endpoint: Annotated[str | None, typer.Option(metavar="URL", help="Collector of traces.")] = None,
     traces_ratio: Annotated[str | None, typer.Option(metavar="SHARE", help="0 to 1.")] = None,
     traces_per_second: Annotated[str | None, typer.Option(metavar="N", help="Of an instance.")] = None,

@@ -1,18 +1,17 @@
-"""The tables as the newest migration leaves them (a test compares the two). Times are epoch ms."""
+"""The tables as the newest migration leaves them (a test compares the two). Times are epoch ms.
 
-from typing import Final
+Those of alarms have a file of their own: whoever needs a table, or all, finds them here.
+"""
 
 from sqlalchemy import (
     JSON,
     BigInteger,
     Boolean,
     Column,
-    Float,
     ForeignKey,
     Index,
     Integer,
     LargeBinary,
-    MetaData,
     String,
     Table,
     Text,
@@ -22,16 +21,14 @@ from sqlalchemy import (
     true,
 )
 
-metadata: Final = MetaData(
-    naming_convention={
-        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
-        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
-        "pk": "pk_%(table_name)s",
-    }
-)
-_COUNTER: Final = BigInteger().with_variant(Integer(), "sqlite")
-"""SQLite numbers rows by itself only in INTEGER primary keys."""
+from tenants.store.alarm_tables import alarm_history as alarm_history
+from tenants.store.alarm_tables import alarm_rules as alarm_rules
+from tenants.store.alarm_tables import alarms as alarms
+from tenants.store.alarm_tables import mail_questions as mail_questions
+from tenants.store.alarm_tables import webhook_deliveries as webhook_deliveries
+from tenants.store.alarm_tables import webhooks as webhooks
+from tenants.store.tables import COUNTER
+from tenants.store.tables import metadata as metadata
 
 settings = Table(
     "settings",
@@ -316,7 +313,7 @@ operations = Table(
 audit = Table(
     "audit",
     metadata,
-    Column("id", _COUNTER, primary_key=True, autoincrement=True),
+    Column("id", COUNTER, primary_key=True, autoincrement=True),
     Column("at_ms", BigInteger, nullable=False),
     Column("actor", String(160), nullable=False),
     Column("tenant", String(64), index=True),
@@ -390,52 +387,6 @@ pipeline_schedules = Table(
 )
 """When pipeline jobs run by themselves; from `state` on, how the last run went: null before the first."""
 
-alarm_rules = Table(
-    "alarm_rules",
-    metadata,
-    Column("instance_id", String(12), primary_key=True),
-    Column("kind", String(32), primary_key=True),
-    Column("enabled", Boolean, nullable=False),
-    Column("threshold", BigInteger, nullable=False),
-    Column("window_minutes", Integer, nullable=False),
-    Column("raise_after", Integer, nullable=False),
-    Column("clear_after", Integer, nullable=False),
-)
-"""Rules that somebody has set; `instance_id` empty: the operators', which hold where an instance has none."""
-
-alarms = Table(
-    "alarms",
-    metadata,
-    Column("instance_id", String(12), primary_key=True),
-    Column("kind", String(32), primary_key=True),
-    Column("subject", String(128), primary_key=True),
-    Column("state", String(16), nullable=False),
-    Column("since_ms", BigInteger, nullable=False),
-    Column("raised_at_ms", BigInteger, index=True),
-    Column("known_at_ms", BigInteger),
-    Column("value", Float),
-    Column("says", Text, nullable=False),
-    Column("is_told", Boolean, nullable=False),
-    Column("acked_at_ms", BigInteger),
-    Column("acked_by", String(160)),
-    Column("silenced_until_ms", BigInteger),
-    Column("silenced_by", String(160)),
-)
-"""What was looked at last. Up to `is_told` it is the runner's, from `acked_at_ms` on people's."""
-
-alarm_history = Table(
-    "alarm_history",
-    metadata,
-    Column("id", _COUNTER, primary_key=True, autoincrement=True),
-    Column("instance_id", String(12), nullable=False, index=True),
-    Column("kind", String(32), nullable=False),
-    Column("subject", String(128), nullable=False),
-    Column("at_ms", BigInteger, nullable=False),
-    Column("event", String(16), nullable=False),
-    Column("says", Text, nullable=False),
-    Column("by", String(160)),
-)
-
 usage_positions = Table(
     "usage_positions",
     metadata,
@@ -489,55 +440,6 @@ written_limits = Table(
     Column("message_bytes_max", BigInteger, nullable=False),
 )
 """Limits that topics hold in their configs, where brokers know no instances; of one revision of it."""
-
-webhooks = Table(
-    "webhooks",
-    metadata,
-    Column("id", String(16), primary_key=True),
-    Column("tenant", String(64), nullable=False, index=True),
-    Column("name", String(64), nullable=False),
-    Column("url", Text, nullable=False),
-    Column("salt", String(64), nullable=False),
-    Column("secret_sha256", String(64), nullable=False),
-    Column("created_at_ms", BigInteger, nullable=False),
-    Column("created_by", String(160), nullable=False),
-    Column("enabled", Boolean, nullable=False, server_default=true()),
-    Column("kind", String(8), nullable=False, server_default="http"),
-    Column("confirmed_at_ms", BigInteger),
-)
-"""Who is told of alarms; `tenant` empty: operators, of everybody's. The secret follows from the deployment's
-and `salt`, as access keys do. Of kind `email`, `url` is the address, which is told once it was confirmed."""
-
-mail_questions = Table(
-    "mail_questions",
-    metadata,
-    Column("id", String(16), primary_key=True),
-    Column("tenant", String(64), nullable=False),
-    Column("address_key", String(254), nullable=False),
-    Column("at_ms", BigInteger, nullable=False),
-    Column("refused", Boolean, nullable=False),
-    Index("ix_mail_questions_at_ms", "at_ms"),
-)
-"""What e-mail addresses were asked, by the id that they had then: of a day, and those that refused."""
-
-webhook_deliveries = Table(
-    "webhook_deliveries",
-    metadata,
-    Column("id", String(32), primary_key=True),
-    Column("webhook_id", String(16), nullable=False),
-    Column("event", String(32), nullable=False),
-    Column("body", Text, nullable=False),
-    Column("created_at_ms", BigInteger, nullable=False),
-    Column("state", String(16), nullable=False),
-    Column("attempts", Integer, nullable=False),
-    Column("next_at_ms", BigInteger, nullable=False),
-    Column("tried_at_ms", BigInteger),
-    Column("status", Integer),
-    Column("error", Text, nullable=False),
-    Index("ix_webhook_deliveries_webhook_id", "webhook_id", "created_at_ms"),
-    Index("ix_webhook_deliveries_state", "state", "next_at_ms"),
-)
-"""The queue of each webhook, and its log: what is `pending` is tried from `next_at_ms` on."""
 
 moves = Table(
     "moves",
