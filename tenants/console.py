@@ -161,13 +161,14 @@ class Console:
         self.usage_counter = UsageCounter(self.store, self.cluster, self.office)
         self.webhooks = Webhooks(self.store, config.secret)
         self.webhook_runner = WebhookRunner(self.webhooks, WebhookSink(http), self.office)
-        self.mails = Mails(self.store, config.secret, config.mail)
+        self.mails = Mails(self.store, limits, config.secret, config.mail)
         self.mail_runner = None if config.mail is None else self._mail_runner(config.mail)
 
     def _mail_runner(self, settings: MailSettings) -> WebhookRunner:
         from tenants.mail_sink import MailSink  # loads an SMTP client, which most deployments do without
 
-        return WebhookRunner(self.webhooks, MailSink(settings), self.office, Kind.EMAIL, MAIL_LANES)
+        sink = MailSink(settings, self.mails.handed_over)
+        return WebhookRunner(self.webhooks, sink, self.office, Kind.EMAIL, MAIL_LANES)
 
     def alarm_runner_of(self, office: Office) -> AlarmRunner:
         """Looks at alarms, and writes while `office` is held."""

@@ -2,6 +2,8 @@
 
 import asyncio
 import socket
+import ssl
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from email.headerregistry import Address
@@ -15,8 +17,10 @@ import aiosmtplib
 
 from runtime.clock import epoch_ms
 from runtime.logs import get_logger
+from tenants.rules.mail_addresses import address_key
 from tenants.rules.mail_settings import MailSettings
-from tenants.rules.mails import CONFIRM, Mail, MailBudget, To, mail_of
+from tenants.rules.mails import CONFIRM, Handed, Mail, To, fault_of_budget, mail_of
+from tenants.rules.webhooks import GIVEN_UP_MS
 from tenants.usecases.webhooks import Due, Outcome
 
 _log = get_logger(__name__)
@@ -29,29 +33,31 @@ REPLY_CHARACTERS_MAX: Final = 200
 class MailSink:
     """Sends to confirmed addresses, and to others the question whether they are."""
 
-    def __init__(self, settings: MailSettings) -> None:
+    def __init__(self, settings: MailSettings, handed: Callable[[int], Sequence[Handed]]) -> None:
+        """`handed`: what was handed over within the hour before a time, by whichever process. It blocks."""
         self._settings = settings
-        self._budget = MailBudget()
+        self._handed = handed
         # Of its own: a resolver that hangs takes no thread of those that read the store.
         self._lookups = ThreadPoolExecutor(max_workers=1, thread_name_prefix="mail-server")
 
     async def send(self, due: Due) -> Outcome:
-        """One attempt; never raises for what a server does."""
+        """One attempt; never raises for what a server does. Raises: StoreFault."""
         email, delivery = due.webhook, due.delivery
         assert due.key is not None, "the runner sends nothing without it"
         if email.confirmed_at_ms is None and delivery.event != CONFIRM:
             return Outcome(None, "the address is not confirmed", is_final=True)
         if email.confirmed_at_ms is not None and delivery.event == CONFIRM:
             return Outcome(None, "")  # somebody has opened its link: it arrived
-        full = self._budget.taken(email.tenant, email.url, epoch_ms())
+        data, now_ms = loads(delivery.body)["data"], epoch_ms()
+        new = Handed(email.tenant, address_key(email.url), str(data.get("tenant") or ""), now_ms)
+        full = fault_of_budget(await asyncio.to_thread(self._handed, now_ms), new)
         if full is not None:
-            return Outcome(None, f"not sent yet: {full}")
+            if full.until_ms >= delivery.created_at_ms + GIVEN_UP_MS:
+                return Outcome(None, f"not sent: {full.says}", is_final=True)
+            return Outcome(None, f"not sent yet: {full.says}", again_ms=full.until_ms)
         to = To(email.id, email.url, email.tenant, due.key)
-        mail = mail_of(delivery.event, loads(delivery.body)["data"], to, self._settings)
-        outcome = await self._attempt(message_of(mail, email.url, delivery.id, self._settings))
-        if outcome.error:
-            self._budget.give_back(email.tenant, email.url)
-        return outcome
+        mail = mail_of(delivery.event, data, to, self._settings)
+        return await self._attempt(message_of(mail, email.url, delivery.id, self._settings))
 
     async def _attempt(self, message: EmailMessage) -> Outcome:
         told = self._settings
@@ -119,6 +125,8 @@ def refused(error: Exception) -> Outcome:
     That an address is not there, or a mail not wanted, does not change by trying again. What concerns the
     operators' login or sender may be mended by them meanwhile.
     """
+    if (of_tls := _of_tls(error.__cause__ or error)) is not None:
+        return of_tls
     match error:
         case aiosmtplib.SMTPRecipientsRefused() if error.recipients:
             return _answered("refuses the address", error.recipients[0], is_about_mail=True)
@@ -137,9 +145,22 @@ def refused(error: Exception) -> Outcome:
         case aiosmtplib.SMTPConnectError() | OSError():
             return Outcome(None, "the mail server cannot be reached")
         case aiosmtplib.SMTPResponseException():
-            return _answered("answered", error, is_about_mail=False)
+            return Outcome(error.code, f"the mail server takes no mail now: it answered {error.code}")
+        case _ if type(error) is aiosmtplib.SMTPException:  # as it has neither STARTTLS nor AUTH
+            return Outcome(None, "the mail server offers no login, or no TLS, as operators configured")
         case _:
             return Outcome(None, f"the mail server cannot be used: {type(error).__name__}")
+
+
+def _of_tls(error: BaseException) -> Outcome | None:
+    """None: it has nothing to do with TLS."""
+    match error:
+        case ssl.SSLCertVerificationError():
+            return Outcome(None, "the certificate of the mail server is not trusted here")
+        case ssl.SSLError():
+            return Outcome(None, "the mail server speaks no TLS that can be used here")
+        case _:
+            return None
 
 
 def _answered(what: str, error: aiosmtplib.SMTPResponseException, *, is_about_mail: bool) -> Outcome:

@@ -58,6 +58,7 @@ class ConsoleCollector(Collector):
         for outcome, number in self._console.usage_counter.counts.copy().items():
             counted.add_metric([outcome], number)
         yield counted
+        yield self._messages()
         steps = CounterMetricFamily(
             "portico_series_steps", "Steps of 15 s that were recorded, or not", labels=["outcome"]
         )
@@ -88,6 +89,19 @@ class ConsoleCollector(Collector):
         )
         for kind in AlarmKind:
             family.add_metric([kind.value], raised.get(kind.value, 0))
+        return family
+
+    def _messages(self) -> Metric:
+        family = CounterMetricFamily(
+            "portico_alarm_messages",
+            "Attempts to tell of an alarm: delivered; failed, and tried again; refused for good; held, as an "
+            "hour's mails were sent",
+            labels=["kind", "outcome"],
+        )
+        runners = (self._console.webhook_runner, self._console.mail_runner)
+        for runner in (one for one in runners if one is not None):
+            for outcome, number in runner.counts.copy().items():
+                family.add_metric([runner.kind.value, outcome], number)
         return family
 
     def _late(self) -> Metric:

@@ -61,13 +61,15 @@ class WebhookRunner:
         self._webhooks = webhooks
         self._sink = sink
         self._office = office
-        self._kind = kind
+        self.kind = kind
         self._lanes = lanes
         self._under_way: dict[str, tuple[str, asyncio.Task[None]]] = {}
         """By webhook: the tenant, and the attempt."""
         self._had_turn: dict[str, str] = {}
         """Webhook -> tenant: they wait until every other that is due has had one."""
         self._ended = asyncio.Event()
+        self.counts: Counter[str] = Counter(delivered=0, failed=0, refused=0, held=0)
+        """How attempts went."""
 
     async def run(self) -> None:
         """Send for ever."""
@@ -115,7 +117,7 @@ class WebhookRunner:
         resting = Resting(frozenset({*self._under_way, *self._had_turn}), self._full())
         busy = Counter(tenant for tenant, _ in self._under_way.values())
         for due in await asyncio.to_thread(
-            self._webhooks.due, now_ms, resting, self._lanes.tenant_max, free, self._kind
+            self._webhooks.due, now_ms, resting, self._lanes.tenant_max, free, self.kind
         ):
             webhook = due.webhook
             if busy[webhook.tenant] >= self._lanes.tenant_max:
@@ -132,6 +134,7 @@ class WebhookRunner:
     async def _attempt(self, due: Due) -> None:
         try:
             outcome = await self._send(due)
+            self.counts[_counted_as(outcome)] += 1
             tried = self._webhooks.tried
             is_written = await asyncio.to_thread(tried, self._office, due.delivery, outcome, epoch_ms())
             if is_written:  # else it is due at once, and the next look is soon enough
@@ -146,6 +149,16 @@ class WebhookRunner:
             return Outcome(None, OTHER_SECRET, is_final=True)
         try:
             return await self._sink.send(due)
+        except StoreFault:
+            raise
         except Exception as error:  # noqa: BLE001 - an attempt that is not counted is made for ever
             _log.exception("an attempt failed in a way nobody thought of", webhook=due.webhook.id)
             return Outcome(None, f"it could not be sent: {type(error).__name__}")
+
+
+def _counted_as(outcome: Outcome) -> str:
+    if outcome.again_ms is not None:
+        return "held"
+    if not outcome.error:
+        return "delivered"
+    return "refused" if outcome.is_final else "failed"

@@ -8,6 +8,7 @@ import typer
 from ctl.command import Commands
 from ctl.commands.webhook import log_of, waited_for
 from ctl.confirm import Yes, confirm
+from ctl.console_client import Console
 from ctl.console_options import TenantConsole
 from ctl.output import Answer, in_facts, in_table, print_facts
 
@@ -32,7 +33,10 @@ def list_emails(console: TenantConsole) -> Answer:
     """List addresses."""
     found = console.get("emails")
     rows = [
-        [one["id"], one["address"], one["state"], one["trouble"] or "-", one["created_by"]]
+        [
+            *(one["id"], one["address"], one["state"] if one["enabled"] else "disabled"),
+            *(one["trouble"] or "-", one["created_by"]),
+        ]
         for one in found["items"]
     ]
     nobody = "No address."
@@ -54,11 +58,30 @@ def test(console: TenantConsole, email: Id) -> Answer:
 
 
 @app.command()
+def disable(console: TenantConsole, email: Id, yes: Yes = False) -> Answer:
+    """Have it mailed nothing for a while; nobody is asked anew."""
+    confirm(f"What happens while {email} is disabled is never mailed to it; what waits waits on.", yes=yes)
+    return _switched(console, email, enabled=False)
+
+
+@app.command()
+def enable(console: TenantConsole, email: Id) -> Answer:
+    """Have it mailed again."""
+    return _switched(console, email, enabled=True)
+
+
+@app.command()
 def remove(console: TenantConsole, email: Id, yes: Yes = False) -> None:
     """Have it mailed no more."""
     confirm(f"Address {email} is mailed nothing more; what waits is not sent.", yes=yes)
     console.call("DELETE", _path(email))
     print_facts([("removed", email)])
+
+
+def _switched(console: Console, email: str, *, enabled: bool) -> Answer:
+    changed = console.call("PATCH", _path(email), {"enabled": enabled})
+    facts = [("email", changed["id"]), ("enabled", "yes" if changed["enabled"] else "no")]
+    return in_facts(changed, facts)
 
 
 def _path(email: str) -> str:

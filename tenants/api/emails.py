@@ -21,6 +21,7 @@ from tenants.usecases.mails import Email
 router = APIRouter(prefix="/v1", tags=["webhooks"])
 EmailId = Annotated[str, Path(max_length=16, description="the id of the address", examples=["e0a1b2c3d4e5f"])]
 _ADDRESS = "where alarms are mailed to"
+_ENABLED = "whether it is told; else what happens is never told to it, and what waits already waits on"
 
 
 class EmailCreate(RequestModel):
@@ -34,6 +35,12 @@ class EmailCreate(RequestModel):
     )
 
 
+class EmailChange(RequestModel):
+    """PATCH /v1/emails/{email}."""
+
+    enabled: bool = Field(description=_ENABLED, examples=[False])
+
+
 class EmailView(ViewModel):
     """An e-mail address."""
 
@@ -45,6 +52,7 @@ class EmailView(ViewModel):
         "`confirmed`: it is told; `unanswered`: nobody opened the link within a day",
         examples=["confirmed"],
     )
+    enabled: bool = Field(description=_ENABLED, examples=[True])
     created_at: datetime
     created_by: str = Field(description="who added it", examples=["session:ann"])
     trouble: str = Field(
@@ -98,6 +106,13 @@ async def add_email(plane: Plane, caller: Asker, body: EmailCreate, tenant: Tena
     return _view(await asyncio.to_thread(plane.mails.add, caller, scope, body.address), caller)
 
 
+@router.patch("/emails/{email}")
+async def change_email(plane: Plane, caller: Asker, email: EmailId, body: EmailChange) -> EmailView:
+    """Disable an address that was confirmed, or enable it again: nobody is asked anew."""
+    changed = await asyncio.to_thread(plane.mails.switch, caller, email, enabled=body.enabled)
+    return _view(changed, caller)
+
+
 @router.delete("/emails/{email}", status_code=status.HTTP_204_NO_CONTENT)
 async def remove_email(plane: Plane, caller: Asker, email: EmailId) -> Response:
     """Have it mailed no more; what waits is not sent."""
@@ -132,6 +147,7 @@ def _view(one: Email, caller: Caller) -> EmailView:
         address=one.row.url,
         tenant=one.row.tenant or None,
         state=one.state,
+        enabled=one.row.enabled,
         created_at=at(one.row.created_at_ms),
         created_by=views.actor_for(caller, one.row.created_by),
         trouble="" if trouble is None else trouble.error,

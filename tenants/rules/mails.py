@@ -7,7 +7,6 @@ what asks has no text of a tenant's in it, so that nobody can have strangers mai
 import base64
 import hashlib
 import hmac
-from collections import deque
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -17,18 +16,24 @@ from tenants.rules.mail_settings import MailSettings
 
 ADDRESSES_MAX: Final = 10
 """E-mail addresses of one tenant, confirmed or not."""
-CONFIRMATIONS_MAX_PER_ADDRESS: Final = 2
+CONFIRMATIONS_MAX_PER_ADDRESS: Final = 4
 """Mails in a day that ask one address whether it wants alarms, whoever adds it; `a+b@` counts as `a@`."""
+CONFIRMATIONS_MAX_PER_PAIR: Final = 2
+"""Those that one tenant has asked: another's attempts leave some to the address's own."""
 CONFIRMATIONS_MAX_PER_TENANT: Final = 10
 """Mails in a day that one tenant has ask addresses whether they want alarms."""
 CONFIRMATIONS_MAX: Final = 60
 """Mails in an hour that ask addresses whether they want alarms, over all tenants."""
 MAILS_MAX_PER_ADDRESS: Final = 20
-"""Mails to one address in an hour; what is beyond waits as what a server did not take."""
+"""Mails of one tenant to one address in an hour; what is beyond waits until there is room."""
 MAILS_MAX_PER_TENANT: Final = 60
 """Mails of one tenant in an hour."""
 MAILS_MAX: Final = 1_000
-"""Mails in an hour, over all tenants; counted by the process that sends, anew after its start."""
+"""Mails of all tenants in an hour; what operators are mailed comes on top."""
+OPERATORS_MAILS_MAX_PER_ADDRESS: Final = 120
+"""Mails to one of the operators' addresses in an hour: it is told of everybody's alarms."""
+MAILS_SHARE_MAX: Final = 10
+"""Of those, mails about one tenant's alarms: one that makes many leaves room for the others'."""
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
 LINK_MS: Final = DAY_MS
@@ -85,8 +90,11 @@ def fault_of_question(asked: Sequence[Asked], tenant: str, address: str, now_ms:
     ):
         return "somebody who reads this address said that it wants nothing of yours; it is not asked again"
     of_day = [one for one in asked if now_ms < one.at_ms + DAY_MS]
-    if sum(one.address_key == key for one in of_day) >= CONFIRMATIONS_MAX_PER_ADDRESS:
-        return f"this address was asked {CONFIRMATIONS_MAX_PER_ADDRESS} times within a day: wait for tomorrow"
+    its = [one for one in of_day if one.address_key == key]
+    if len(its) >= CONFIRMATIONS_MAX_PER_ADDRESS or (
+        sum(one.tenant == tenant for one in its) >= CONFIRMATIONS_MAX_PER_PAIR
+    ):  # one sentence: whether others want it told is nobody's business
+        return "this address was asked as often as it may be within a day: wait for tomorrow"
     if sum(one.tenant == tenant for one in of_day) >= CONFIRMATIONS_MAX_PER_TENANT:
         return f"{CONFIRMATIONS_MAX_PER_TENANT} addresses were asked within a day: wait for tomorrow"
     if sum(now_ms < one.at_ms + HOUR_MS for one in of_day) >= CONFIRMATIONS_MAX:
@@ -94,34 +102,46 @@ def fault_of_question(asked: Sequence[Asked], tenant: str, address: str, now_ms:
     return None
 
 
-class MailBudget:
-    """How many mails were handed over within an hour, and whether one more may be."""
+class Handed(NamedTuple):
+    """A mail that the server took."""
 
-    def __init__(self) -> None:
-        self._sent: deque[tuple[int, str, str]] = deque()
-        """Times, tenants and addresses' keys, oldest first; `MAILS_MAX` at most."""
+    tenant: str
+    """Whose address it went to; empty: operators'."""
+    address_key: str
+    owner: str
+    """The tenant whose alarm it was about; empty: about none."""
+    at_ms: int
 
-    def taken(self, tenant: str, address: str, now_ms: int) -> str | None:
-        """Take a place for one mail; else why there is none now."""
-        while self._sent and now_ms >= self._sent[0][0] + HOUR_MS:
-            self._sent.popleft()
-        key = address_key(address)
-        if sum(one[2] == key for one in self._sent) >= MAILS_MAX_PER_ADDRESS:
-            return f"{MAILS_MAX_PER_ADDRESS} mails went to this address within an hour"
-        if tenant and sum(one[1] == tenant for one in self._sent) >= MAILS_MAX_PER_TENANT:
-            return f"{MAILS_MAX_PER_TENANT} mails of this tenant were sent within an hour"
-        if len(self._sent) >= MAILS_MAX:
-            return f"{MAILS_MAX:,} mails were sent within an hour, which is as many as this deployment sends"
-        self._sent.append((now_ms, tenant, key))
-        return None
 
-    def give_back(self, tenant: str, address: str) -> None:
-        """The place that was taken last: that mail was not handed over."""
-        key = address_key(address)
-        for place in range(len(self._sent) - 1, -1, -1):
-            if self._sent[place][1:] == (tenant, key):
-                del self._sent[place]
-                return
+class Full(NamedTuple):
+    """Why a mail waits although it is due."""
+
+    says: str
+    until_ms: int
+
+
+def fault_of_budget(handed: Sequence[Handed], new: Handed) -> Full | None:
+    """Why one more mail is not handed over at its time; None: it is. `handed`: at least the hour's."""
+    of_hour = [one for one in handed if new.at_ms < one.at_ms + HOUR_MS]
+    its = [one for one in of_hour if (one.tenant, one.address_key) == (new.tenant, new.address_key)]
+    bounds: list[tuple[int, list[Handed], str]]
+    if new.tenant:
+        bounds = [
+            (MAILS_MAX_PER_ADDRESS, its, "mails went to this address"),
+            (MAILS_MAX_PER_TENANT, [one for one in of_hour if one.tenant == new.tenant], "mails were sent"),
+            (MAILS_MAX, [one for one in of_hour if one.tenant], "mails were sent by this deployment"),
+        ]
+    else:
+        about = [one for one in its if one.owner and one.owner == new.owner]
+        bounds = [
+            (OPERATORS_MAILS_MAX_PER_ADDRESS, its, "mails went to this address"),
+            (MAILS_SHARE_MAX, about, "mails about this tenant's alarms went to this address"),
+        ]
+    for most, counted, what in bounds:
+        if len(counted) >= most:
+            until_ms = sorted(one.at_ms for one in counted)[-most] + HOUR_MS
+            return Full(f"{most:,} {what} within an hour, which is as many as may be", until_ms)
+    return None
 
 
 # --- links ------------------------------------------------------------------------------------------

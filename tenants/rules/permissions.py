@@ -178,6 +178,7 @@ NEEDED: Final[dict[Permission, tuple[str, ...]]] = {
         "GET /v1/webhooks/{webhook}/deliveries",
         "GET /v1/emails",
         "POST /v1/emails",
+        "PATCH /v1/emails/{email}",
         "DELETE /v1/emails/{email}",
         "POST /v1/emails/{email}/test",
         "GET /v1/emails/{email}/deliveries",

@@ -24,6 +24,8 @@ ATTEMPT_MS_MAX: Final = 10_000
 """One attempt, from looking up the name to the answer's head."""
 BACKOFF_MS: Final = (5_000, 30_000, 120_000, 600_000, 1_800_000, 7_200_000, 18_000_000)
 """After each attempt that failed; after the last of them the message is given up, some 8 h old."""
+GIVEN_UP_MS: Final = sum(BACKOFF_MS)
+"""So old a message is of no use any more, however seldom it was tried."""
 SECRET_PREFIX: Final = "whsec_"
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network

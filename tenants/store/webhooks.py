@@ -147,6 +147,31 @@ def last_tried(connection: Connection, webhook_id: str) -> Delivery | None:
     return None if row is None else _delivery(row)
 
 
+class Sent(NamedTuple):
+    """A mail that a server took."""
+
+    tenant: str
+    address: str
+    body: str
+    at_ms: int
+
+
+def mails_sent(connection: Connection, since_ms: int) -> list[Sent]:
+    """Mails that a server took since then, to addresses that are still there."""
+    table, owners = schema.webhook_deliveries, schema.webhooks
+    query = (
+        select(owners.c.tenant, owners.c.url, table.c.body, table.c.tried_at_ms)
+        .join(owners, owners.c.id == table.c.webhook_id)
+        .where(
+            owners.c.kind == Kind.EMAIL.value,
+            table.c.state == DeliveryState.DELIVERED.value,
+            table.c.status.is_not(None),
+            table.c.tried_at_ms > since_ms,
+        )
+    )
+    return [Sent(*row) for row in connection.execute(query)]
+
+
 class Resting(NamedTuple):
     """Whose messages wait although they are due."""
 

@@ -1,21 +1,26 @@
 """E-mail addresses that are told of alarms: added, asked, confirmed, removed. Their queue is webhooks'."""
 
+import json
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from sqlalchemy import Connection
 
 from runtime.clock import epoch_ms
+from runtime.http_limits import holder_of
 from tenants import credentials
-from tenants.rules.errors import Conflict, Exists, Invalid, NotFound
+from tenants.rules.errors import Conflict, Exists, Invalid, NotFound, TooMany
 from tenants.rules.lifecycle import Fault
 from tenants.rules.mail_addresses import address_key, fault_of_address
 from tenants.rules.mail_settings import MailSettings
 from tenants.rules.mails import (
     ADDRESSES_MAX,
     CONFIRM,
+    HOUR_MS,
     TEST,
     AddressState,
     Asked,
+    Handed,
     Purpose,
     fault_of_question,
     link_parts,
@@ -24,11 +29,14 @@ from tenants.rules.mails import (
 )
 from tenants.rules.model import Caller
 from tenants.rules.webhooks import Kind, secret_of
+from tenants.shared_limits import LoginLimits
 from tenants.store import audit, mail_questions, webhooks
 from tenants.store.engine import Store
 from tenants.store.webhooks import Delivery, Webhook
 from tenants.usecases.webhooks import enqueue, existing, said
 
+_BY_MAIL: Final = "(mail)"
+"""Stands for the user where wrong links are counted."""
 _LINK: Final = "link"
 """Who acts, in the audit log: somebody with a mail's link."""
 _GONE: Final = "this link does nothing: it is not whole, was used, or ended"
@@ -55,8 +63,11 @@ class Mails:
     """The use cases. Calls block. `secret` is the deployment's, from which links follow; `settings` None:
     operators have named no server."""
 
-    def __init__(self, store: Store, secret: str | None, settings: MailSettings | None) -> None:
+    def __init__(
+        self, store: Store, limits: LoginLimits, secret: str | None, settings: MailSettings | None
+    ) -> None:
         self._store = store
+        self._limits = limits
         self._secret = secret
         self.settings = settings
 
@@ -104,12 +115,26 @@ class Mails:
             webhooks.remove(connection, found.id)
             _audit(connection, found, "email.remove", caller.actor, caller.address)
 
+    def switch(self, caller: Caller, email_id: str, *, enabled: bool) -> Email:
+        """Have it told, or of nothing: what happens meanwhile it never learns. Raises: NotFound, Conflict."""
+        with self._store.write() as connection:
+            found = existing(connection, caller, email_id, Kind.EMAIL)
+            if found.confirmed_at_ms is None:
+                raise Conflict(f"'{found.url}' is not confirmed: it is told of nothing anyway")
+            if found.enabled != enabled:
+                webhooks.switch(connection, found.id, enabled=enabled)
+                action = f"email.{'enable' if enabled else 'disable'}"
+                _audit(connection, found, action, caller.actor, caller.address)
+            return _email(connection, replace(found, enabled=enabled))
+
     def test(self, caller: Caller, email_id: str) -> Delivery:
-        """Send a mail that says it is a test. Raises: NotFound, Conflict while it is not confirmed."""
+        """Send a mail that says it is a test. Raises: NotFound, Conflict while it is told of nothing."""
         with self._store.write() as connection:
             found = existing(connection, caller, email_id, Kind.EMAIL)
             if found.confirmed_at_ms is None:
                 raise Conflict(f"'{found.url}' is not confirmed: it is mailed nothing but the question")
+            if not found.enabled:
+                raise Conflict(f"'{found.url}' is disabled: it is mailed nothing")
             now_ms = epoch_ms()
             [new] = enqueue(connection, found, [said(TEST, {"email": found.id}, now_ms)], now_ms)
             _audit(connection, found, "email.test", caller.actor, caller.address)
@@ -120,10 +145,29 @@ class Mails:
         with self._store.read() as connection:
             return webhooks.log(connection, existing(connection, caller, email_id, Kind.EMAIL).id)
 
-    def follow(self, secret: str, browser: str | None) -> Followed:
-        """Do what a mail's link is for; who has it reads the address's mail. Raises: NotFound."""
-        with self._store.glance() as connection:  # anybody may send anything: only a link is worth a write
-            self._meant(connection, secret)
+    def handed_over(self, now_ms: int) -> list[Handed]:
+        """What a server took within the hour before, whichever process gave it."""
+        with self._store.read() as connection:
+            found = webhooks.mails_sent(connection, now_ms - HOUR_MS)
+        return [
+            Handed(one.tenant, address_key(one.address), "" if one.tenant else _owner(one.body), one.at_ms)
+            for one in found
+        ]
+
+    def follow(self, secret: str, browser: str) -> Followed:
+        """Do what a mail's link is for; who has it reads the address's mail. Raises: NotFound, TooMany."""
+        holder = holder_of(browser)
+        wait_ms = self._limits.retry_after_ms(holder, _BY_MAIL)
+        if wait_ms > 0:
+            raise TooMany("too many wrong links from your address: wait a minute", wait_ms // 1000 + 1)
+        try:
+            with self._store.glance() as connection:  # anybody may send anything: no write for it
+                purpose, found = self._meant(connection, secret)
+        except NotFound:
+            self._limits.failed(holder, _BY_MAIL)
+            raise
+        if purpose is Purpose.CONFIRM and found.confirmed_at_ms is not None:
+            return Followed(found.url, found.tenant, purpose)
         now_ms = epoch_ms()
         with self._store.write() as connection:
             purpose, found = self._meant(connection, secret)
@@ -154,6 +198,10 @@ class Mails:
         if not credentials.same(link_secret(key, purpose, found.id), secret):
             raise NotFound(_GONE)
         return purpose, found
+
+
+def _owner(body: str) -> str:
+    return str(json.loads(body)["data"].get("tenant") or "")
 
 
 def _email(connection: Connection, row: Webhook) -> Email:

@@ -50,6 +50,8 @@ class Outcome(NamedTuple):
     """Empty: it was taken."""
     is_final: bool = False
     """Whether another attempt would change nothing."""
+    again_ms: int | None = None
+    """No attempt was made: there is room for one then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,11 +149,13 @@ class Webhooks:
 
         Whether it was.
         """
-        status, error, is_final = outcome
+        status, error, is_final, held_until_ms = outcome
         attempts = sent.attempts + 1
         after = replace(sent, attempts=attempts, tried_at_ms=now_ms, status=status, error=error)
         again_ms = None if not error else next_try_ms(attempts, now_ms)
-        if not error:
+        if held_until_ms is not None:
+            after = replace(sent, next_at_ms=held_until_ms, error=error)
+        elif not error:
             after = replace(after, state=DeliveryState.DELIVERED)
         elif again_ms is None or is_final:
             after = replace(after, state=DeliveryState.FAILED)

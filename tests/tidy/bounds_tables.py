@@ -152,11 +152,14 @@ CONSTANTS: Final[dict[str, tuple[str, ...]]] = {
     "tenants.rules.mails": (
         "ADDRESSES_MAX",
         "CONFIRMATIONS_MAX_PER_ADDRESS",
+        "CONFIRMATIONS_MAX_PER_PAIR",
         "CONFIRMATIONS_MAX_PER_TENANT",
         "CONFIRMATIONS_MAX",
         "MAILS_MAX_PER_ADDRESS",
         "MAILS_MAX_PER_TENANT",
         "MAILS_MAX",
+        "OPERATORS_MAILS_MAX_PER_ADDRESS",
+        "MAILS_SHARE_MAX",
     ),
     "tenants.rules.decoding": ("SCHEMA_CHARACTERS_MAX", "MASKED_MAX", "TOPICS_MAX"),
     "tenants.decoding.process": (

@@ -10,18 +10,23 @@ from tenants.rules.mails import (
     CONFIRM,
     CONFIRMATIONS_MAX,
     CONFIRMATIONS_MAX_PER_ADDRESS,
+    CONFIRMATIONS_MAX_PER_PAIR,
     CONFIRMATIONS_MAX_PER_TENANT,
     DAY_MS,
     HOUR_MS,
     LINK_MS,
+    MAILS_MAX,
     MAILS_MAX_PER_ADDRESS,
     MAILS_MAX_PER_TENANT,
+    MAILS_SHARE_MAX,
+    OPERATORS_MAILS_MAX_PER_ADDRESS,
     REFUSED_MS,
     AddressState,
     Asked,
-    MailBudget,
+    Handed,
     Purpose,
     To,
+    fault_of_budget,
     fault_of_question,
     link_parts,
     link_secret,
@@ -77,7 +82,7 @@ def test_nobody_is_asked_more_often_than_bounds_say() -> None:
         return fault_of_question(asked, tenant, address, NOW_MS) or ""
 
     its = [Asked("other", "ops@example.com", NOW_MS - HOUR_MS)] * CONFIRMATIONS_MAX_PER_ADDRESS
-    assert fault(its[1:]) == ""
+    assert fault(its[1:]) == "" and "was asked" in fault(its[:CONFIRMATIONS_MAX_PER_PAIR], tenant="other")
     assert "was asked" in fault(its) and "was asked" in fault(its, address="OPS+x@example.com")
     assert fault([one._replace(at_ms=NOW_MS - DAY_MS) for one in its]) == ""
     of_tenant = [Asked("acme", f"{n}@example.com", NOW_MS - 1) for n in range(CONFIRMATIONS_MAX_PER_TENANT)]
@@ -94,18 +99,43 @@ def test_who_wants_nothing_of_a_tenant_is_left_alone_by_it() -> None:
     assert fault_of_question(refused, "acme", "ops@example.com", NOW_MS + 1) is None
 
 
+def handed(tenant: str, number: int = 0, owner: str = "", at_ms: int = NOW_MS) -> Handed:
+    return Handed(tenant, f"{number}@example.com", owner, at_ms)
+
+
+def full(before: list[Handed], new: Handed) -> str:
+    fault = fault_of_budget(before, new)
+    return "" if fault is None else fault.says
+
+
 def test_an_hour_has_so_many_mails_for_an_address_and_a_tenant() -> None:
-    budget = MailBudget()
-    for _ in range(MAILS_MAX_PER_ADDRESS):
-        assert budget.taken("acme", "ops@example.com", NOW_MS) is None
-    assert "this address" in (budget.taken("acme", "Ops@example.com", NOW_MS) or "")
-    for number in range(MAILS_MAX_PER_TENANT - MAILS_MAX_PER_ADDRESS):
-        assert budget.taken("acme", f"{number}@example.com", NOW_MS) is None
-    assert "this tenant" in (budget.taken("acme", "more@example.com", NOW_MS) or "")
-    assert budget.taken("other", "more@example.com", NOW_MS) is None
-    budget.give_back("acme", "0@example.com")
-    assert budget.taken("acme", "more@example.com", NOW_MS) is None
-    assert budget.taken("acme", "ops@example.com", NOW_MS + HOUR_MS) is None
+    its = [handed("acme")] * MAILS_MAX_PER_ADDRESS
+    assert full(its[1:], handed("acme")) == ""
+    assert "20 mails went to this address" in full(its, handed("acme"))
+    assert full(its, handed("other")) == "", "what one tenant has mailed takes nothing of another's"
+    tenants = [handed("acme", number % 10) for number in range(MAILS_MAX_PER_TENANT)]
+    assert "60 mails were sent within an hour" in full(tenants, handed("acme", 11))
+    assert full(tenants, handed("other", 11)) == ""
+    everybodys = [handed(f"t{number}", number) for number in range(MAILS_MAX)]
+    assert "1,000 mails were sent by this deployment" in full(everybodys, handed("acme"))
+    assert full(everybodys, handed("")) == "", "operators are told all the same"
+
+
+def test_a_tenant_has_a_share_of_what_operators_are_mailed() -> None:
+    about = [handed("", owner="loud")] * MAILS_SHARE_MAX
+    assert "this tenant's alarms" in full(about, handed("", owner="loud"))
+    assert full(about, handed("", owner="calm")) == full(about, handed("")) == ""
+    own = [handed("")] * (OPERATORS_MAILS_MAX_PER_ADDRESS - 1)
+    assert full(own, handed("")) == "" and "120 mails" in full([*own, handed("", owner="calm")], handed(""))
+
+
+def test_what_is_too_much_waits_until_there_is_room() -> None:
+    before = [handed("acme", at_ms=NOW_MS - number) for number in range(MAILS_MAX_PER_ADDRESS + 1)]
+    fault = fault_of_budget(before, handed("acme"))
+    assert fault is not None and fault.until_ms == NOW_MS - MAILS_MAX_PER_ADDRESS + 1 + HOUR_MS
+    at_ms = fault.until_ms
+    assert fault_of_budget(before, handed("acme", at_ms=at_ms)) is None
+    assert fault_of_budget(before, handed("acme", at_ms=at_ms - 1)) is not None
 
 
 def test_an_address_is_asked_then_confirmed_or_unanswered() -> None:

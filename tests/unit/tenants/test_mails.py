@@ -2,8 +2,12 @@
 that hang, refuse or put off."""
 
 import asyncio
+import socket
+import ssl
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
 
 import aiosmtplib
 import httpx
@@ -11,17 +15,35 @@ import pytest
 
 from runtime.clock import epoch_ms
 from runtime.tasks import Supervised
+from tenants.app import create_console_app
 from tenants.console import Console
-from tenants.mail_sink import message_of, refused
+from tenants.mail_sink import MailSink, message_of, refused
 from tenants.rules.alarms import Alarm, AlarmEvent, AlarmKind
 from tenants.rules.mail_settings import MailSettings
-from tenants.rules.mails import LINK_MS, Mail
-from tenants.rules.webhooks import BACKOFF_MS
+from tenants.rules.mails import (
+    CONFIRM,
+    HOUR_MS,
+    LINK_MS,
+    MAILS_MAX_PER_ADDRESS,
+    MAILS_SHARE_MAX,
+    Mail,
+)
+from tenants.rules.webhooks import BACKOFF_MS, DeliveryState, Kind
 from tenants.store.instances import Place
+from tenants.store.webhooks import Delivery, Webhook
 from tenants.usecases import webhooks
-from tenants.webhook_runner import WebhookRunner
-from tests.servers.smtp_server import SmtpServer
+from tenants.usecases.webhooks import Due, Outcome
+from tenants.webhook_runner import MAIL_LANES, WebhookRunner
+from tests.servers.smtp_server import GREETING, SmtpServer
 from tests.unit.tenants.conftest import Caller
+from traffic.login_limit import FAILURES_MAX_PER_PAIR
+
+CERTIFICATES: Final = Path(__file__).resolve().parents[2] / "certificates"
+QUESTION: Final = Due(
+    Delivery("msg_1", "e1", CONFIRM, '{"data": {"email": "e1"}}', 0, DeliveryState.PENDING, 0, 0),
+    Webhook("e1", "acme", "", "ops@example.com", "salt", "", 0, "key:owner", kind=Kind.EMAIL),
+    b"key",
+)
 
 
 @pytest.fixture
@@ -72,8 +94,9 @@ async def send(runner: WebhookRunner, now_ms: int | None = None) -> None:
     await runner.settled()
 
 
-async def added(caller: Caller, address: str = "ops@example.com") -> dict[str, Any]:
-    answer = await caller("POST", "emails", json={"address": address})
+async def added(caller: Caller, address: str = "ops@example.com", tenant: str = "") -> dict[str, Any]:
+    path = f"emails?tenant={tenant}" if tenant else "emails"
+    answer = await caller("POST", path, json={"address": address})
     assert answer.status_code == 201, answer.text
     return answer.json()  # type: ignore[no-any-return]
 
@@ -82,8 +105,8 @@ async def log(caller: Caller, email: dict[str, Any]) -> list[dict[str, Any]]:
     return (await caller("GET", f"emails/{email['id']}/deliveries")).json()["items"]  # type: ignore[no-any-return]
 
 
-def raise_alarm(plane: Console, tenant: str) -> None:
-    alarm = Alarm("i123456789ab", AlarmKind.FULL, "", says="it is full", raised_at_ms=epoch_ms())
+def raise_alarm(plane: Console, tenant: str, subject: str = "") -> None:
+    alarm = Alarm("i123456789ab", AlarmKind.FULL, subject, says="it is full", raised_at_ms=epoch_ms())
     with plane.store.write() as connection:
         place = Place(tenant, "shop", "builtin-1")
         webhooks.tell(connection, [(alarm, AlarmEvent.RAISED, place)], epoch_ms())
@@ -159,6 +182,56 @@ async def test_strangers_are_asked_seldom_and_not_again_when_they_refuse(
     assert email["state"] == "asked"
 
 
+async def test_an_address_is_disabled_and_enabled_without_being_asked_anew(
+    plane: Console, operator: Caller, client: httpx.AsyncClient, runner: WebhookRunner, smtp: SmtpServer
+) -> None:
+    owner, other = await operator.tenant("acme"), await operator.tenant("bcorp")
+    path = f"emails/{(await added(owner))['id']}"
+    assert (await owner("PATCH", path, json={"enabled": False})).status_code == 409, "it is only asked yet"
+    await send(runner)
+    await client.post("/v1/email-links", json={"secret": smtp.secret("confirm")})
+    assert (await other("PATCH", path, json={"enabled": False})).status_code == 404
+    raise_alarm(plane, "acme", subject="waits")
+    assert (await owner("PATCH", path, json={"enabled": False})).json()["enabled"] is False
+    raise_alarm(plane, "acme", subject="never")
+    await send(runner)
+    assert len(smtp.came) == 1 and (await owner("POST", f"{path}/test")).status_code == 409
+    assert (await owner("PATCH", path, json={"enabled": True})).json()["state"] == "confirmed"
+    await send(runner)
+    await send(runner)
+    assert len(smtp.came) == 2 and "subject: waits" in smtp.text
+    actions = {one["action"] for one in (await owner("GET", "audit")).json()["items"]}
+    assert {"email.disable", "email.enable"} <= actions
+
+
+async def test_who_tries_links_is_sent_away_for_a_minute(
+    plane: Console, operator: Caller, client: httpx.AsyncClient, runner: WebhookRunner, smtp: SmtpServer
+) -> None:
+    await added(operator)
+    await send(runner)
+    right = {"json": {"secret": smtp.secret("confirm")}}
+    for number in range(FAILURES_MAX_PER_PAIR):
+        wrong = await client.post("/v1/email-links", json={"secret": f"confirm.e1.{number}"})
+        assert wrong.status_code == 404
+    refused = await client.post("/v1/email-links", **right)
+    assert refused.status_code == 429 and int(refused.headers["retry-after"]) > 0
+    elsewhere = httpx.ASGITransport(app=create_console_app(plane), client=("192.0.2.7", 1))
+    async with httpx.AsyncClient(transport=elsewhere, base_url="http://console") as reader:
+        assert (await reader.post("/v1/email-links", **right)).status_code == 200
+
+
+async def test_looking_at_a_links_page_agrees_to_nothing(
+    operator: Caller, client: httpx.AsyncClient, runner: WebhookRunner, smtp: SmtpServer
+) -> None:
+    await added(operator)
+    await send(runner)
+    secret = smtp.secret("confirm")
+    for url in ("/", f"/mail/{secret}", "/v1/email-links", f"/v1/email-links/{secret}"):
+        for method in ("GET", "HEAD"):
+            await client.request(method, url)
+    assert (await operator("GET", "emails")).json()["items"][0]["state"] == "asked"
+
+
 async def test_a_link_ends_after_a_day(
     operator: Caller,
     client: httpx.AsyncClient,
@@ -180,7 +253,7 @@ async def test_a_link_ends_after_a_day(
     [
         ({"RCPT": "451 4.7.1 greylisted"}, "pending", "refuses the address: 451 4.7.1 greylisted"),
         ({"RCPT": "550 5.1.1 nobody"}, "failed", "refuses the address: 550 5.1.1 nobody"),
-        ({"END": "554 5.7.1 spam"}, "failed", "refuses the mail: 554 5.7.1 spam"),
+        ({"DATA": "554 5.7.1 spam"}, "failed", "refuses the mail: 554 5.7.1 spam"),
         ({"MAIL": "550 who"}, "pending", "refuses the sender"),
         ({"EHLO": "421 busy", "HELO": "421 busy"}, "pending", "the mail server"),
     ],
@@ -208,7 +281,7 @@ async def test_a_server_that_hangs_or_is_gone_holds_up_no_webhook(
 ) -> None:
     monkeypatch.setattr("tenants.mail_sink.ATTEMPT_S_MAX", 1.0)
     email = await added(operator)
-    smtp.is_silent = True
+    smtp.stalls_at = GREETING
     await runner.begin(epoch_ms())
     await operator("POST", "webhooks", json={"name": "pager", "url": "http://127.0.0.1:1/"})
     hook = (await operator("GET", "webhooks")).json()["items"][0]
@@ -222,6 +295,138 @@ async def test_a_server_that_hangs_or_is_gone_holds_up_no_webhook(
     await send(runner, epoch_ms() + BACKOFF_MS[0])
     [told] = await log(operator, email)
     assert told["reason"] == "the mail server cannot be reached" and told["attempts"] == 2
+
+
+def tls(name: str) -> ssl.SSLContext:
+    made = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    made.load_cert_chain(CERTIFICATES / f"{name}.pem", CERTIFICATES / f"{name}.key")
+    return made
+
+
+@pytest.fixture
+async def behind_login(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SmtpServer]:
+    """A server that takes mail through TLS alone, and from one user."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATES / "authority.pem"))
+    made = SmtpServer(tls("gateway"), {"portico": "right"})
+    await made.start()
+    yield made
+    made.close()
+
+
+async def attempt(server: SmtpServer, **more: Any) -> Outcome:
+    told = replace(settings(server.port), **more)
+    return await MailSink(told, lambda _now_ms: []).send(QUESTION)
+
+
+async def test_a_login_goes_through_starttls(behind_login: SmtpServer) -> None:
+    outcome = await attempt(behind_login, user="portico", password="right")
+    assert outcome == Outcome(250, "")
+    assert behind_login.came_by == [(True, "portico")]
+    assert behind_login.came[0][0] == ["ops@example.com"]
+
+
+async def test_tls_may_begin_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATES / "authority.pem"))
+    server = SmtpServer()
+    await server.start(tls("gateway"))
+    assert await attempt(server, is_tls=True) == Outcome(250, "")
+    assert len(server.came) == 1
+    server.close()
+
+
+@pytest.mark.parametrize("is_tls", [False, True])
+async def test_a_certificate_that_nobody_vouches_for_is_not_taken(
+    monkeypatch: pytest.MonkeyPatch, is_tls: bool
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATES / "others.pem"))
+    server = SmtpServer(None if is_tls else tls("gateway"))
+    await server.start(tls("gateway") if is_tls else None)
+    outcome = await attempt(server, is_tls=is_tls)
+    assert outcome == Outcome(None, "the certificate of the mail server is not trusted here")
+    assert server.came == []
+    server.close()
+
+
+async def test_a_wrong_password_is_the_operators_to_mend(
+    plane: Console, operator: Caller, behind_login: SmtpServer
+) -> None:
+    owner = await operator.tenant("acme")
+    email = await added(owner)
+
+    def runner(password: str) -> WebhookRunner:
+        told = replace(settings(behind_login.port), user="portico", password=password)
+        sink = MailSink(told, plane.mails.handed_over)
+        return WebhookRunner(plane.webhooks, sink, plane.office, Kind.EMAIL, MAIL_LANES)
+
+    await send(runner("wrong"))
+    [told] = await log(owner, email)
+    assert told["reason"] == "the mail server refuses the login that operators configured"
+    assert (told["state"], told["http_status"]) == ("pending", 535)
+    await send(runner("right"), epoch_ms() + BACKOFF_MS[0])
+    assert (await log(owner, email))[0]["state"] == "delivered"
+
+
+async def test_a_login_is_not_told_to_a_server_without_tls(monkeypatch: pytest.MonkeyPatch) -> None:
+    smtp = SmtpServer(logins={"portico": "right"})
+    await smtp.start()
+
+    def found(host: str, port: int, **_more: object) -> list[Any]:
+        assert host == "mail.example.com"
+        return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", port))]
+
+    monkeypatch.setattr("tenants.mail_sink.socket.getaddrinfo", found)
+    outcome = await attempt(smtp, host="mail.example.com", user="portico", password="right")
+    assert outcome.error == "the mail server offers no login, or no TLS, as operators configured"
+    assert (smtp.came, smtp.tried) == ([], [])
+    monkeypatch.undo()
+    outcome = await attempt(smtp, user="portico", password="right")
+    assert (outcome.error, smtp.tried) == ("", ["right"]), "on this machine nobody reads along"
+    smtp.close()
+
+
+async def test_another_tenants_flood_leaves_an_address_and_operators_their_mails(
+    plane: Console,
+    operator: Caller,
+    client: httpx.AsyncClient,
+    runner: WebhookRunner,
+    smtp: SmtpServer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One address agreed for two tenants, and for operators; one of the tenants has it told without end."""
+    busy, calm = await operator.tenant("busy"), await operator.tenant("calm")
+    emails = {}
+    for name, caller in (("busy", busy), ("calm", calm), ("*", operator)):
+        emails[name] = await added(caller, tenant=name)
+        await send(runner)
+        await client.post("/v1/email-links", json={"secret": smtp.secret("confirm")})
+    smtp.came.clear()
+    for number in range(MAILS_MAX_PER_ADDRESS + 5):
+        raise_alarm(plane, "busy", subject=f"s{number}")
+    raise_alarm(plane, "calm")
+    for _ in range(40):
+        await send(runner)
+    of = [str(mail["to"]) + mail.get_content() for _, mail in smtp.came]
+    assert sum("alarms of tenant busy" in one for one in of) == MAILS_MAX_PER_ADDRESS - 1  # and the question
+    assert sum("alarms of tenant calm" in one for one in of) == 1
+    ours = [one for one in of if "alarms of all tenants" in one]
+    assert sum("tenant: busy" in one for one in ours) == MAILS_SHARE_MAX
+    assert sum("tenant: calm" in one for one in ours) == 1
+    held = [one for one in await log(busy, emails["busy"]) if one["state"] == "pending"]
+    assert {(one["attempts"], one["reason"]) for one in held} == {
+        (0, "not sent yet: 20 mails went to this address within an hour, which is as many as may be")
+    }
+    assert runner.counts["held"] and runner.counts["failed"] == 0
+    sink = MailSink(settings(smtp.port), plane.mails.handed_over)
+    after = WebhookRunner(plane.webhooks, sink, plane.office, Kind.EMAIL, MAIL_LANES)
+    raise_alarm(plane, "busy", subject="another")
+    await send(after)
+    assert len(smtp.came) == len(of), "what one process sent is counted by the next"
+    later_ms = epoch_ms() + HOUR_MS
+    monkeypatch.setattr("tenants.mail_sink.epoch_ms", lambda: later_ms)
+    for _ in range(30):
+        await send(after, later_ms)
+    left = [one for one in await log(busy, emails["busy"]) if one["state"] == "pending"]
+    assert left == []
 
 
 async def test_without_a_server_nobody_is_asked(

@@ -10,6 +10,10 @@ describe('parseRoute', () => {
     expect(parseRoute('#/invitation/s3cret')).toEqual({ page: 'invitation', secret: 's3cret' });
     expect(parseRoute('#/invitation').page).toBe('missing');
   });
+  it("opens a mail's link by its secret", () => {
+    expect(parseRoute('#/mail/confirm.e1.s3cret')).toEqual({ page: 'mail', secret: 'confirm.e1.s3cret' });
+    expect(parseRoute('#/mail').page).toBe('missing');
+  });
   it('opens an instance on its overview', () =>
     expect(parseRoute('#/instances/iabc')).toEqual({ page: 'instance', id: 'iabc', tab: 'overview', item: null }));
   it.each([
@@ -30,7 +34,7 @@ describe('parseRoute', () => {
     expect(parseRoute('#/keys?kind=full').page).toBe('missing');
   });
   it('reads back what hrefOf writes, odd names included', () => {
-    const routes: Exclude<Route, { page: 'missing' | 'invitation' }>[] = [
+    const routes: Exclude<Route, { page: 'missing' | 'invitation' | 'mail' }>[] = [
       { page: 'dashboard' },
       { page: 'keys' },
       { page: 'alarms', filter: { ...ALL, state: 'open', instance: 'a&b#c' } },
