@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from contracts.specs import Engine
 from runtime.clock import epoch_ms, monotonic_ms
 from runtime.logs import get_logger
-from tenants.backend import groups
+from tenants.backend import groups, topics
 from tenants.backend.cluster import Cluster
 from tenants.backend.copy_groups import forget_transactions
 from tenants.backend.copy_links import Links
@@ -24,6 +25,10 @@ _LOOK_EVERY_S: Final = 0.5
 _ACKNOWLEDGED_EVERY_S: Final = 0.01
 _PATIENCE_S: Final = 3.0
 """After a failure."""
+_TAKES_NOTHING: Final = {"max.message.bytes": "0"}
+_SHUT_AGAIN_S: Final = 5.0
+_SHUT_EVERY_S: Final = 60.0
+"""So often it is looked for topics that came to be at an old copy."""
 _ROUNDS: Final = 5
 """In a row, each of what was written during the one before."""
 COPIES_MAX: Final = 2
@@ -39,6 +44,8 @@ class Mover:
         self._office = office
         self._copies: dict[str, Copy] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._shutting: dict[str, asyncio.Task[None]] = {}
+        """By move, for as long as its old copy is kept."""
 
     async def run(self) -> None:
         """For ever."""
@@ -52,13 +59,20 @@ class Mover:
                 except StoreFault:  # requests tell of it
                     continue
                 self._tasks = {key: task for key, task in self._tasks.items() if not task.done()}
+                kept = {move.id for move in found if move.phase is Phase.SWITCHED}
+                for key in self._shutting.keys() - kept:
+                    self._shutting.pop(key).cancel()
                 for move in found:
-                    if move.id not in self._tasks and len(self._tasks) < COPIES_MAX:
+                    if move.phase is Phase.SWITCHED:
+                        if move.id not in self._shutting:
+                            self._shutting[move.id] = asyncio.create_task(self._shut(move))
+                    elif move.id not in self._tasks and len(self._tasks) < COPIES_MAX:
                         self._tasks[move.id] = asyncio.create_task(self._carry(move), name=f"move {move.id}")
         finally:
-            for task in self._tasks.values():
+            tasks = [*self._tasks.values(), *self._shutting.values()]
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
             for copy in self._copies.values():
                 copy.close()
 
@@ -192,6 +206,35 @@ class Mover:
         self._drop(move)
         await asyncio.to_thread(self._moves.happens, move.id, Event.RELEASE, reason)
         _log.warning("a switch is given up, and tried again", move=move.id, reason=reason)
+
+    # --- the copy that is left ---------------------------------------------------------------------
+
+    async def _shut(self, move: Move) -> None:
+        """Have an Apache Kafka refuse records for the copy it keeps: a gateway that was cut off before the
+        switch, and goes on, would have them acknowledged where nobody reads them, also for topics that it
+        makes meanwhile. Brokers of ours know where an instance is served."""
+        shut: set[str] = set()
+        reason = ""
+        while True:
+            try:
+                cluster = await self._cluster_of(move.source)
+                if cluster.engine is not Engine.APACHE:
+                    return
+                open_ = await cluster.left_of(move.instance_id) - shut
+                if open_:
+                    configs = dict.fromkeys(open_, _TAKES_NOTHING)
+                    await topics.alter_configs_of(cluster, move.instance_id, configs)
+                    _log.info("an old copy takes no records", move=move.id, topics=len(open_))
+                    shut |= open_
+                reason = ""
+            except (Refused, StoreFault) as error:
+                if reason != str(error):
+                    reason = str(error)
+                    _log.warning("an old copy still takes records", move=move.id, reason=reason)
+            except Exception as error:  # noqa: BLE001 - a bug: the copy is looked at again
+                reason = str(error)
+                _log.exception("an old copy still takes records", move=move.id)
+            await asyncio.sleep(_SHUT_AGAIN_S if reason else _SHUT_EVERY_S)
 
     # --- removing ---------------------------------------------------------------------------------
 

@@ -157,8 +157,9 @@ class Moves:
     # --- what is carried out ------------------------------------------------------------------------
 
     def to_work_on(self) -> list[Move]:
-        """Moves that somebody has to go on with. One whose instance is gone goes no further: a copy that is
-        being made is removed, and one that was kept goes with the instance when that is purged."""
+        """Moves that somebody has to go on with, and those whose old copy is kept. One whose instance is gone
+        goes no further: a copy that is being made is removed, and one that was kept goes with the instance
+        when that is purged."""
         with self._store.read() as connection:
             found = moves.in_phases(connection, WORKED_ON | {Phase.SWITCHED})
             known = {one.id: one for one in instances.by_ids(connection, {one.instance_id for one in found})}
@@ -169,7 +170,7 @@ class Moves:
             elif move.phase in (Phase.COPYING, Phase.SWITCHING) and not instance.is_visible:
                 self.happens(move.id, Event.CANCEL, "the instance was deleted")
         with self._store.read() as connection:
-            return moves.in_phases(connection, WORKED_ON)
+            return moves.in_phases(connection, WORKED_ON | {Phase.SWITCHED})
 
     def instance(self, move: Move) -> Instance:
         """The one that moves."""

@@ -4,7 +4,9 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from confluent_kafka import Producer
 
+from contracts.names import physical_name
 from ctl.bench.apache_kafka import kafka_cluster
 from ctl.kafka.cluster import Wish
 from tests.integration.apache.conftest import FEW
@@ -29,11 +31,18 @@ FAR = "far"
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """A broker of our own, and one of an Apache Kafka beside it."""
-    kafka = kafka_cluster(tmp_path_factory.mktemp("kafka"), Wish(brokers=1), settings=FEW, heap="512m")
-    with kafka as (broker,), running_stack(tmp_path_factory.mktemp("stack") / "data") as stack:
-        stack.api("PUT", f"clusters/{FAR}", {"bootstrap": f"127.0.0.1:{broker.port}"})
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where an Apache Kafka of one broker is."""
+    cluster = kafka_cluster(tmp_path_factory.mktemp("kafka"), Wish(brokers=1), settings=FEW, heap="512m")
+    with cluster as (broker,):
+        yield f"127.0.0.1:{broker.port}"
+
+
+@pytest.fixture(scope="module")
+def both(kafka: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """A broker of our own, and the Apache Kafka beside it."""
+    with running_stack(tmp_path_factory.mktemp("stack") / "data") as stack:
+        stack.api("PUT", f"clusters/{FAR}", {"bootstrap": kafka})
         deadline = time.monotonic() + 60
         while not any(one["cluster_id"] == FAR for one in stack.api("GET", "brokers")["items"]):
             assert time.monotonic() < deadline, "the Apache Kafka is not known"
@@ -46,7 +55,20 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         yield stack
 
 
-def test_there_and_back(both: Stack) -> None:
+def _refusals(bootstrap: str, topic: str) -> list[str | None]:
+    """What a producer at the cluster itself is answered, with acks 1 and all: so it comes by a gateway that
+    never heard of a switch."""
+    found: list[str | None] = []
+    for acks in ("1", "all"):
+        producer = Producer({"bootstrap.servers": bootstrap, "acks": acks, "message.timeout.ms": 10_000})
+        producer.produce(
+            topic, b"late", on_delivery=lambda error, _: found.append(None if error is None else error.name())
+        )
+        producer.flush(20)
+    return found
+
+
+def test_there_and_back(both: Stack, kafka: str) -> None:
     instance = both.create_instance("goes", cluster="builtin-1")
     bootstrap = instance["bootstrap_servers"]
     make_topics(bootstrap, "plain")
@@ -59,7 +81,10 @@ def test_there_and_back(both: Stack) -> None:
     both.api("DELETE", f"instances/{instance['id']}/move/old-copy", expect=202)
     until(both, instance["id"], "done")
     back = moved(both, instance["id"], "builtin-1")
-    time.sleep(3)
+    kept = physical_name(instance["id"], "plain")
+    deadline = time.monotonic() + 30
+    while _refusals(kafka, kept) != ["MSG_SIZE_TOO_LARGE"] * 2:
+        assert time.monotonic() < deadline, "the copy that is left takes records"
     producing.stop()
     consuming.stop()
     assert there["gap_ms"] < 2_000 and back["gap_ms"] < 2_000
