@@ -73,7 +73,7 @@ def _view(instance_id: str, told: MonthCosts) -> CostView:
         so_far_minor=told.costs.so_far_minor,
         projected_minor=told.costs.projected_minor,
         lines=[_line(one) for one in told.costs.lines],
-        left_out=[LeftOut(dimension=each, reason=why.value) for each, why in told.costs.left_out],
+        left_out=[LeftOut(dimension=each, cause=why, reason=why.says) for each, why in told.costs.left_out],
     )
 
 

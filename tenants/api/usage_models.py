@@ -9,6 +9,7 @@ from typing import Annotated
 import msgspec
 
 from contracts.billing import BillState, Dimension
+from tenants.rules.costs import Why
 from tenants.rules.usage_periods import Count, Resolution, UsagePeriod
 
 Month = Annotated[str, msgspec.Meta(examples=["2026-11"])]
@@ -156,7 +157,10 @@ class LeftOut(View, frozen=True, kw_only=True):
     """What the costs lack that the bill will have."""
 
     dimension: Dimension
+    cause: Why
+    """Why it lacks it."""
     reason: str
+    """The cause in a sentence."""
 
 
 class CostView(View, frozen=True, kw_only=True):

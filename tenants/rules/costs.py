@@ -21,8 +21,19 @@ RECENT_MS: Final = 7 * DAY_MS
 class Why(StrEnum):
     """Why a dimension is not in the costs."""
 
-    FIVE_MINUTES = "its five minutes are the pipeline's alone: the bill has it"
-    NO_PRICE = "it has no price: the bill is held until it has one"
+    FIVE_MINUTES = "five_minutes"
+    NO_PRICE = "no_price"
+
+    @property
+    def says(self) -> str:
+        """In a sentence."""
+        return _SAYS[self]
+
+
+_SAYS: Final = {
+    Why.FIVE_MINUTES: "its five minutes are the pipeline's alone: the bill has it",
+    Why.NO_PRICE: "it has no price: the bill is held until it has one",
+}
 
 
 class Month(NamedTuple):

@@ -3,8 +3,11 @@
 import datetime as dt
 import math
 import re
+import shutil
+import sqlite3
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
@@ -13,7 +16,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from contracts.advice import Metric, Urgency
-from contracts.billing import BillState, Dimension, PeriodState
+from contracts.billing import BillState, Dimension, PeriodState, PriceBook
 from contracts.pipeline import PIPELINE_DIR, TABLES_DIR
 from tests.browser.conftest import log_in
 from tests.browser.test_pages import COLOURED
@@ -157,6 +160,8 @@ def test_before_anything_has_run(page: Page, stack: Stack) -> None:
     picture(page, "usage-empty")
     page.goto(f"/#/instances/{new['id']}/bill")
     expect(page.get_by_text("No bills yet", exact=True)).to_be_visible()
+    expect(page.get_by_test_id("costs")).to_contain_text("No costs yet")
+    picture(page, "bill-empty")
     page.goto("/#/dashboard")
     expect(page.get_by_text("No advice yet")).to_be_visible()
 
@@ -261,6 +266,57 @@ def test_bills_from_overview_to_download(page: Page, shop: str, huge: str) -> No
     with page.expect_download() as download:
         bill.get_by_role("link", name=re.compile("^Download the bill of .* as FOCUS")).click()
     assert Path(download.value.path()).read_text().startswith("AvailabilityZone,BilledCost,")
+
+
+def _made_long_ago(stack: Stack, instance_id: str) -> None:
+    """As old as its usage is."""
+    made = dt.datetime.now(dt.UTC) - dt.timedelta(days=70)
+    with closing(sqlite3.connect(stack.data_dir / "control" / "portico.db")) as store, store:
+        told = (round(made.timestamp() * 1000), instance_id)
+        store.execute("UPDATE instances SET created_at_ms = ? WHERE id = ?", told)
+
+
+def test_what_this_month_costs_and_what_that_leaves_out(page: Page, stack: Stack, shop: str) -> None:
+    last, _running = _months()
+    page.goto(f"/#/instances/{shop}/bill")
+    costs = page.get_by_test_id("costs")
+    expect(costs).to_contain_text("provisional")
+    expect(costs).to_contain_text(re.compile(r"At the month's end\s*–\s*nothing is projected"))
+    _made_long_ago(stack, shop)
+    page.reload()
+    expect(costs).to_contain_text(re.compile(r"So far\s*\$[\d,.]+\s*known until .* UTC"))
+    expect(costs).to_contain_text(re.compile(r"At the month's end\s*≈ \$[\d,.]+"))
+    expect(costs.get_by_role("row").filter(has_text="Storage")).to_contain_text("GB-hours")
+    left_out = costs.get_by_role("listitem")
+    expect(left_out).to_have_text([re.compile("^Bandwidth.*pipeline"), "Adjustments of earlier months"])
+    expect(costs).to_contain_text("By the default prices")
+    picture(page, "costs")
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.wait_for_timeout(700)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    picture(page, "phone-costs")
+    page.goto(f"/#/instances/{shop}/bill/{last}")
+    expect(page.get_by_test_id("bill")).to_be_visible()
+    expect(costs).to_have_count(0)
+
+
+def test_a_price_book_that_cannot_be_read_is_said_beside_the_bills(
+    page: Page, shop: str, tables: Path
+) -> None:
+    told = {"currency": "EUR", "minor_unit_digits": 2, "effective_from": dt.date(2020, 1, 1)}
+    write(tables, "price_book", [PriceBook(version=7, text="no book at all", set_at_ms=0, **told)])
+    try:
+        page.goto(f"/#/instances/{shop}/bill")
+        alert = page.get_by_role("alert")
+        expect(alert).to_contain_text("Could not load the costs")
+        expect(alert).to_contain_text("version 7 of the price book cannot be read")
+        expect(page.get_by_test_id("bill")).to_be_visible()
+        picture(page, "costs-broken-book")
+    finally:
+        shutil.rmtree(tables / "price_book")
+    page.get_by_role("button", name="Try again").click()
+    expect(page.get_by_test_id("costs")).to_be_visible()
+    expect(alert).to_have_count(0)
 
 
 def test_advice_on_the_dashboard_and_on_the_instance(page: Page, shop: str) -> None:

@@ -318,7 +318,8 @@ async def test_what_this_month_costs_before_anybody_settled_it(
     assert (told["available"], told["provisional"], told["price_version"]) == (True, True, None)
     quantities = {one["dimension"]: one["quantity"] for one in told["lines"]}
     assert (quantities["produce"], quantities["storage"]) == ("0.000003", "0.016667")
-    assert [one["dimension"] for one in told["left_out"]] == ["bandwidth_p95"]
+    left_out = [(one["dimension"], one["cause"]) for one in told["left_out"]]
+    assert left_out == [("bandwidth_p95", "five_minutes")]
     assert (await stranger("GET", f"instances/{made['id']}/costs")).status_code == 404
     text = 'currency = "EUR"\neffective_from = 2020-01-01\n[produce]\nprice = 1000000'
     book = PriceBook(

@@ -40,12 +40,22 @@ function literals(node: unknown, found: string[] = []): string[] {
     if (type === 'StyleDirective' || (type === 'RegularElement' && name === 'code')) return found;
     if (type === 'Attribute' && !SPOKEN.includes(name ?? '') && Array.isArray(value)) return found;
     if (type === 'Text' && isText(data ?? '')) found.push(data!.trim());
+    if (type === 'Fragment')
+      for (const one of (node as { nodes: Tree[] }).nodes)
+        if (one.type === 'ExpressionTag') found.push(...shown(one.expression as Tree).filter(isText));
     const said = type === 'TemplateElement' ? (value as { cooked: string }).cooked : value;
     if ((type === 'Literal' || type === 'TemplateElement') && typeof said === 'string' && isSentence(said))
       found.push(said.trim());
     for (const [key, one] of Object.entries(node)) if (key !== 'metadata') literals(one, found);
   }
   return found;
+}
+/** Strings that an expression between tags may come to: one word of them is text, too. */
+function shown(expression: Tree): string[] {
+  const { type, value, consequent, alternate, left, right } = expression;
+  if (type === 'ConditionalExpression') return [...shown(consequent as Tree), ...shown(alternate as Tree)];
+  if (type === 'LogicalExpression') return [...shown(left as Tree), ...shown(right as Tree)];
+  return type === 'Literal' && typeof value === 'string' ? [value] : [];
 }
 const isText = (text: string): boolean => /\p{L}{2}/u.test(text) && !NAMES.includes(text.trim());
 /** Two words, or one with a capital in front. */
@@ -83,7 +93,8 @@ it('finds texts between tags, in what is read out and in scripts, and nothing el
   expect(textsOf('<p class="small one">Hello {name}</p><i title="of all"></i>')).toEqual(['Hello', 'of all']);
   expect(textsOf('<p>{m.hello()}</p><b aria-label={m.all()}>B/s</b><code>portico up</code>')).toEqual([]);
   expect(textsOf("<script>const a = ['produce', 'Undo']; b = `${c} is gone`;</script>")).toEqual(['Undo', 'is gone']);
-  expect(textsOf("<b>{busy ? 'Saving…' : m.save()}</b>")).toEqual(['Saving…']);
+  expect(new Set(textsOf("<b>{busy ? 'Saving…' : m.save()}</b>"))).toEqual(new Set(['Saving…']));
+  expect(textsOf("<b class={a ? 'on' : 'off'}>{state === 'open' ? m.open() : 'closed'}</b>")).toEqual(['closed']);
 });
 
 it.each(Object.entries(components))('has no text in %s', (_, source) => expect(textsOf(source)).toEqual([]));
