@@ -305,6 +305,7 @@ class ListenerSet:
         return self._worker.served.get(served.instance_id) is served and named.listener in served.named
 
     def _take_named_in_turn(self, named: Named) -> None:
+        self._worker.now_ms = self._worker.clock.monotonic_ms()
         named.served.at_door -= 1
         if self._is_served(named):
             self._take_named(named)
@@ -327,6 +328,7 @@ class ListenerSet:
     def _take_in_turn(
         self, served: ServedInstance, listener: Listener, client: socket.socket, address: Place
     ) -> None:
+        self._worker.now_ms = self._worker.clock.monotonic_ms()
         served.at_door -= 1
         if listener in self._sockets[served.instance_id]:
             self._take(served, listener, client, address)
