@@ -1,3 +1,4 @@
+/// <reference types="vitest/config" />
 import { paraglideVitePlugin } from '@inlang/paraglide-js';
 import { svelte } from '@sveltejs/vite-plugin-svelte';
 import { defineConfig } from 'vite';
@@ -43,5 +44,6 @@ export default defineConfig({
       },
     },
   },
+  test: { css: { include: [/tokens\.css/] } }, // a test reads it
   server: { host: '127.0.0.1', proxy: { '/v1': { target: api, changeOrigin: true } } },
 });
