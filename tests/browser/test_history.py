@@ -5,7 +5,8 @@ import re
 import signal
 import time
 import uuid
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import httpx
 import pytest
@@ -16,6 +17,7 @@ from tests.browser.conftest import Console
 from tests.integration.stack import Stack
 
 pytestmark = pytest.mark.browser
+PICTURES: Final = Path(__file__).resolve().parents[2] / "test-results" / "browser"
 TRAFFIC = "Produce and consume rate over time"
 
 
@@ -88,6 +90,46 @@ def test_what_is_picked_is_in_the_url_and_dragging_zooms(page: Page, recorded: d
     expect(page).to_have_url(re.compile(r"topic=orders&from=.*&to="))
     expect(page.get_by_role("button", name="Custom")).to_have_attribute("aria-pressed", "true")
     expect(page.get_by_label("From")).to_be_visible()
+
+
+def test_a_chart_is_read_by_keys_and_as_a_table(page: Page, recorded: dict[str, Any]) -> None:
+    page.goto(f"/#/instances/{recorded['id']}/history")
+    chart = page.get_by_role("figure").filter(has=page.get_by_role("img", name=TRAFFIC))
+    expect(chart.get_by_role("img")).to_have_attribute("data-points", re.compile(r"24\d"))
+    keys, spoken = chart.get_by_role("application"), chart.get_by_test_id("spoken")
+    keys.focus()
+    expect(spoken).to_have_text("")
+    keys.press("ArrowLeft")
+    expect(spoken).to_have_text(re.compile(r"\d\d:\d\d:\d\d.*, produce .*, consume "))
+    newest = spoken.inner_text()
+    expect(chart.locator(".at")).to_have_text(newest.partition(", produce")[0])
+    keys.press("ArrowLeft")
+    expect(spoken).not_to_have_text(newest)
+    before = spoken.inner_text()
+    picture(page, "chart-keys")
+    page.wait_for_timeout(2_500)
+    expect(chart.locator(".at")).to_have_text(before.partition(", produce")[0])
+    keys.press("ArrowRight")
+    expect(spoken).to_have_text(newest)
+    keys.press("Escape")
+    expect(spoken).to_have_text("")
+    chart.get_by_role("button", name=f"{TRAFFIC} as a table").click()
+    rows = chart.get_by_role("row")
+    expect(rows.first).to_have_text(re.compile("Time.*produce.*consume", re.DOTALL))
+    expect(chart.get_by_role("rowheader").filter(has_text=newest.partition(", produce")[0])).to_have_count(1)
+    assert 1 < rows.count() < 240, "points of which nothing is known have no row"
+    picture(page, "chart-table")
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.wait_for_timeout(500)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    picture(page, "phone-chart-table")
+    page.get_by_role("button", name=f"{TRAFFIC} as a table").click()
+    expect(rows).to_have_count(0)
+
+
+def picture(page: Page, name: str) -> None:
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=PICTURES / f"{name}.png", full_page=True)
 
 
 def test_a_broker_that_hangs_is_shown_as_hanging(page: Page, stack: Stack, recorded: dict[str, Any]) -> None:

@@ -224,6 +224,13 @@ def test_live_quota_draws_traffic(page: Page) -> None:
         expect(produce.get_by_title("rate now")).to_contain_text("kB/s", timeout=20_000)
         expect(produce.locator(".rule")).to_contain_text(re.compile("share|F", re.IGNORECASE))
         wait_until_drawn(page, "Produce: rate, allocation and shares over time")
+        chart = page.get_by_role("figure").filter(has=page.get_by_role("img", name="Produce: rate"))
+        chart.get_by_role("application").press("ArrowLeft")
+        spoken, at = chart.get_by_test_id("spoken").inner_text(), chart.locator(".at")
+        points = chart.get_by_role("img").get_attribute("data-points")
+        expect(chart.get_by_role("img")).not_to_have_attribute("data-points", points or "")
+        assert spoken.startswith(at.inner_text()), "what keys led to stays, whatever comes meanwhile"
+        expect(chart.get_by_test_id("spoken")).to_have_text(spoken)
         page.goto("/#/dashboard")
         row = page.get_by_role("row").filter(has_text=name)
         expect(row).to_contain_text("kB/s")

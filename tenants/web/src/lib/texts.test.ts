@@ -29,7 +29,7 @@ const NAMES = [
 ];
 /** Strings of scripts that look like a sentence and are none. */
 const CODE =
-  /^(Enter$|Escape$|Accept$|\[data-|#|\(prefers-|11px |portico instance move |-100|[A-Z][a-z]+\/[A-Z]|M[\d.]+ ?[\d.]+|\d+ [kMGT]?B|--)/;
+  /^(Enter$|Escape$|Home$|End$|Accept$|\[data-|#|\(prefers-|11px |portico instance move |-100|[A-Z][a-z]+\/[A-Z]|M[\d.]+ ?[\d.]+|\d+ [kMGT]?B|--)/;
 
 /** Texts in a tree of Svelte's: between tags, in attributes that are read or seen, sentences in scripts. */
 function literals(node: unknown, found: string[] = []): string[] {
