@@ -227,7 +227,7 @@ class Mover:
                     _log.info("an old copy takes no records", move=move.id, topics=len(open_))
                     shut |= open_
                 reason = ""
-            except (Refused, StoreFault) as error:
+            except Refused as error:
                 if reason != str(error):
                     reason = str(error)
                     _log.warning("an old copy still takes records", move=move.id, reason=reason)

@@ -6,9 +6,8 @@ from urllib.parse import quote
 import typer
 
 from ctl.command import Commands
-from ctl.commands.webhook import log_of, waited_for
+from ctl.commands.webhook import log_of, switched, waited_for
 from ctl.confirm import Yes, confirm
-from ctl.console_client import Console
 from ctl.console_options import TenantConsole
 from ctl.output import Answer, in_facts, in_table, print_facts
 
@@ -61,13 +60,13 @@ def test(console: TenantConsole, email: Id) -> Answer:
 def disable(console: TenantConsole, email: Id, yes: Yes = False) -> Answer:
     """Have it mailed nothing for a while; nobody is asked anew."""
     confirm(f"What happens while {email} is disabled is never mailed to it; what waits waits on.", yes=yes)
-    return _switched(console, email, enabled=False)
+    return switched(console, "email", _path(email), enabled=False)
 
 
 @app.command()
 def enable(console: TenantConsole, email: Id) -> Answer:
     """Have it mailed again."""
-    return _switched(console, email, enabled=True)
+    return switched(console, "email", _path(email), enabled=True)
 
 
 @app.command()
@@ -76,12 +75,6 @@ def remove(console: TenantConsole, email: Id, yes: Yes = False) -> None:
     confirm(f"Address {email} is mailed nothing more; what waits is not sent.", yes=yes)
     console.call("DELETE", _path(email))
     print_facts([("removed", email)])
-
-
-def _switched(console: Console, email: str, *, enabled: bool) -> Answer:
-    changed = console.call("PATCH", _path(email), {"enabled": enabled})
-    facts = [("email", changed["id"]), ("enabled", "yes" if changed["enabled"] else "no")]
-    return in_facts(changed, facts)
 
 
 def _path(email: str) -> str:

@@ -83,13 +83,13 @@ def waited_for(console: Console, path: str, sent: dict[str, object]) -> Answer:
 def disable(console: TenantConsole, webhook: Id, yes: Yes = False) -> Answer:
     """Have it told of nothing for a while; its log and secret stay."""
     confirm(f"What happens while {webhook} is disabled is never told to it; what waits waits on.", yes=yes)
-    return _switched(console, webhook, enabled=False)
+    return switched(console, "webhook", _path(webhook), enabled=False)
 
 
 @app.command()
 def enable(console: TenantConsole, webhook: Id) -> Answer:
     """Have it told again."""
-    return _switched(console, webhook, enabled=True)
+    return switched(console, "webhook", _path(webhook), enabled=True)
 
 
 @app.command()
@@ -100,9 +100,10 @@ def delete(console: TenantConsole, webhook: Id, yes: Yes = False) -> None:
     print_facts([("deleted", webhook)])
 
 
-def _switched(console: Console, webhook: str, *, enabled: bool) -> Answer:
-    changed = console.call("PATCH", _path(webhook), {"enabled": enabled})
-    return in_facts(changed, [("webhook", changed["id"]), ("enabled", "yes" if changed["enabled"] else "no")])
+def switched(console: Console, what: str, path: str, *, enabled: bool) -> Answer:
+    """A webhook or an e-mail address, which is told from now on, or not."""
+    changed = console.call("PATCH", path, {"enabled": enabled})
+    return in_facts(changed, [(what, changed["id"]), ("enabled", "yes" if changed["enabled"] else "no")])
 
 
 def _one(console: Console, path: str, message_id: object) -> dict[str, object]:
