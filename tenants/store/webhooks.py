@@ -119,8 +119,13 @@ def end(connection: Connection, unsent: Mapping[str, str]) -> None:
         connection.execute(update(table).where(its).values(state=DeliveryState.FAILED.value, error=why))
 
 
-def enqueue(connection: Connection, webhook_id: str, new: Sequence[Delivery]) -> None:
-    """Further messages of a webhook, and the log's oldest forgotten."""
+def enqueue(
+    connection: Connection, webhook_id: str, new: Sequence[Delivery], counted_since_ms: int | None
+) -> None:
+    """Further messages of a webhook, and the log's oldest forgotten.
+
+    `counted_since_ms`: what arrived since then is kept beyond the log's length; None: nothing is.
+    """
     table = schema.webhook_deliveries
     if new:
         names = Delivery.__dataclass_fields__
@@ -128,7 +133,11 @@ def enqueue(connection: Connection, webhook_id: str, new: Sequence[Delivery]) ->
         connection.execute(insert(table), rows)
     ended = (table.c.webhook_id == webhook_id) & (table.c.state != DeliveryState.PENDING.value)
     kept = select(table.c.id).where(ended).order_by(table.c.created_at_ms.desc(), table.c.id).limit(LOG_MAX)
-    connection.execute(delete(table).where(ended, table.c.id.not_in(kept)))
+    forgotten = ended & table.c.id.not_in(kept)
+    if counted_since_ms is not None:
+        has_arrived = table.c.state == DeliveryState.DELIVERED.value
+        forgotten &= ~(has_arrived & (table.c.tried_at_ms > counted_since_ms))
+    connection.execute(delete(table).where(forgotten))
 
 
 def log(connection: Connection, webhook_id: str) -> list[Delivery]:

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import Connection
 
+from contracts.billing import HOUR_MS
 from runtime.clock import epoch_ms
 from tenants import credentials
 from tenants.rules.alarms import MEANINGS, Alarm, AlarmEvent, Severity
@@ -230,7 +231,10 @@ def enqueue(connection: Connection, webhook: Webhook, told: Sequence[Said], now_
         for one in new
     ]
     lost = [one for one in kept if one.id in ended][-LOG_MAX:]  # the log keeps no more
-    webhooks.enqueue(connection, webhook.id, [*(one for one in kept if one.id not in ended), *lost])
+    # Mails are counted by what the log says was sent: a flood that makes it short would make room for more.
+    counted_since_ms = now_ms - HOUR_MS if webhook.kind is Kind.EMAIL else None
+    told_on = [*(one for one in kept if one.id not in ended), *lost]
+    webhooks.enqueue(connection, webhook.id, told_on, counted_since_ms)
     return kept
 
 

@@ -26,9 +26,10 @@ from tenants.rules.mails import (
     LINK_MS,
     MAILS_MAX_PER_ADDRESS,
     MAILS_SHARE_MAX,
+    OPERATORS_MAILS_MAX_PER_ADDRESS,
     Mail,
 )
-from tenants.rules.webhooks import BACKOFF_MS, DeliveryState, Kind
+from tenants.rules.webhooks import BACKOFF_MS, LOG_MAX, DeliveryState, Kind
 from tenants.store.instances import Place
 from tenants.store.webhooks import Delivery, Webhook
 from tenants.usecases import webhooks
@@ -427,6 +428,25 @@ async def test_another_tenants_flood_leaves_an_address_and_operators_their_mails
         await send(after, later_ms)
     left = [one for one in await log(busy, emails["busy"]) if one["state"] == "pending"]
     assert left == []
+
+
+async def test_a_log_that_a_flood_has_filled_makes_no_room_for_more_mails(
+    plane: Console,
+    operator: Caller,
+    client: httpx.AsyncClient,
+    runner: WebhookRunner,
+    smtp: SmtpServer,
+) -> None:
+    """What was sent is counted from the log, and that is bounded: its bound must not be the budget's end."""
+    assert OPERATORS_MAILS_MAX_PER_ADDRESS > LOG_MAX
+    await added(operator, tenant="*")
+    await send(runner)
+    await client.post("/v1/email-links", json={"secret": smtp.secret("confirm")})
+    smtp.came.clear()
+    for number in range(OPERATORS_MAILS_MAX_PER_ADDRESS + MAILS_SHARE_MAX):
+        raise_alarm(plane, f"t{number}")  # many tenants: none has its share full
+        await send(runner)
+    assert len(smtp.came) == OPERATORS_MAILS_MAX_PER_ADDRESS - 1  # and the question
 
 
 async def test_without_a_server_nobody_is_asked(
