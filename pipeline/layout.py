@@ -34,6 +34,11 @@ class PipelineLayout:
         """A table about lake tables, such as `lake_audit`: it goes where they go."""
         return self.lake_root / TABLES_DIR / name
 
+    @property
+    def iceberg_catalog(self) -> Path:
+        """Names of lake tables for Iceberg's readers, where no other catalog is named."""
+        return self.root / "iceberg" / "catalog.db"
+
     def checkpoint(self, query: str) -> Path:
         """A streaming query's checkpoint."""
         return self.root / "checkpoints" / query

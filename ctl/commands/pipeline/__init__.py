@@ -7,6 +7,7 @@ from ctl.commands.pipeline import (
     bill,
     demo,
     forget,
+    iceberg,
     jobs,
     lake,
     lake_repair,
@@ -21,7 +22,7 @@ app = Commands()
 for command in (
     *(jobs.jobs, mirror.mirror, advise.advise),
     *(bill.rollup, bill.bill, bill.close, bill.reconcile),
-    *(lake.load, demo.demo, tables.tables, tables.sql),
+    *(lake.load, demo.demo, tables.tables, tables.sql, iceberg.iceberg),
     *(lake_upkeep.decode, lake_upkeep.redrive, lake_upkeep.compact, lake_upkeep.expire),
     *(lake_repair.backfill, lake_repair.audit, forget.forget),
 ):

@@ -34,7 +34,7 @@ def tables(
     if engine is not None and engine not in _ENGINES:
         raise usage(f"--sql is spark or duckdb, not '{engine}'")
     with start_job("tables", "") as run:
-        found = _named(run)
+        found = named(run)
     document = [_document(each) for each in found]
     if engine is not None:
         statements = _ENGINES[engine](found)
@@ -53,7 +53,7 @@ def sql(
 ) -> Answer:
     """Ask lake tables by name, in Spark's SQL: a schema is an instance, a table is a topic."""
     with start_job("sql", "") as run:
-        found = _named(run)
+        found = named(run)
         if not found:
             raise CommandError("nothing was loaded yet: start with `portico pipeline load`")
         for each in spark_views(_asked_for(statement, found)):
@@ -67,7 +67,8 @@ def sql(
     )
 
 
-def _named(run: JobRun) -> list[Readable]:
+def named(run: JobRun) -> list[Readable]:
+    """All lake tables, with their names in engines."""
     from pipeline.lake.lake_tables import places
 
     instances = {str(each["id"]): str(each["name"]) for each in run.console.all_items("instances")}

@@ -110,8 +110,9 @@ def log_files(table: DeltaTable) -> list[dict[str, Any]]:
 
 def file_path(root: AnyPath, told: Mapping[str, Any]) -> AnyPath:
     """Where a file of the log lies. Some writers' names have escapes, which the log escapes once more."""
-    path = root / str(told["path"])
-    return path if path.exists() else root / unquote(str(told["path"]))
+    name = str(told["path"])
+    path = root / name
+    return path if "%" not in name or path.exists() else root / unquote(name)
 
 
 def slices_of(files: Iterable[Mapping[str, Any]], root: AnyPath, hour_column: str) -> list[Slice]:
