@@ -30,6 +30,7 @@ class ScheduledJob(StrEnum):
     LOAD = "load"
     COMPACT = "compact"
     AUDIT = "audit"
+    ICEBERG = "iceberg"
 
 
 OF_AN_INSTANCE: Final = frozenset({ScheduledJob.LOAD, ScheduledJob.COMPACT, ScheduledJob.AUDIT})

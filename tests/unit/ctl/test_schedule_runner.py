@@ -175,4 +175,5 @@ def test_one_that_was_removed_while_it_ran_holds_up_no_other(stopping: threading
 def test_what_jobs_are_given() -> None:
     assert arguments(ScheduledJob.CLOSE, None) == ["close"]
     assert arguments(ScheduledJob.AUDIT, "iabc") == ["audit", "--", "iabc"]
+    assert arguments(ScheduledJob.ICEBERG, None) == ["iceberg"]
     assert arguments(ScheduledJob.METER, None) == ["meter", "run"]
