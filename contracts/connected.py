@@ -28,6 +28,23 @@ class ConnectedClient(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     """To the client."""
 
 
+class ClientIdSum(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What all connections of one client id have carried in a count, wherever they came from."""
+
+    client_id: str = ""
+    """By the client's own word, cut. Empty: those that said none, and all that are not told by themselves."""
+    connections: int = 0
+    """Open ones."""
+    in_bytes: int = 0
+    """From the clients."""
+    out_bytes: int = 0
+    """To the clients."""
+    requests: int = 0
+    """Begun ones."""
+    throttled_ms: int = 0
+    """For how long it was told to wait, of the connection where that was longest."""
+
+
 class Connected(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """All of an instance's clients at a worker."""
 
@@ -39,3 +56,5 @@ class Connected(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Of all, those that are not among them included, as far as they were told apart."""
     others: ConnectedClient | None = None
     """The rest together; its address is empty."""
+    by_client_id: tuple[ClientIdSum, ...] = ()
+    """The same connections by client id: the busiest, and the others as one, which comes last."""

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Final, Protocol
 
 from contracts.connected import Connected
-from gateway.rules.connected import Identity, Tally
+from gateway.rules.connected import Identity, Taken, Tally
 
 EVERY_MS: Final = 5_000
 """An instance is counted as often at most."""
@@ -25,6 +25,8 @@ class Received(Protocol):
     """What came from a client."""
 
     bytes_in: int
+    frames: int
+    """Requests."""
 
 
 class Sent(Protocol):
@@ -44,28 +46,49 @@ class Named(Protocol):
     def requests(self) -> Received:
         """Its first half."""
 
+    def throttled_ms(self, now_ms: int) -> int:
+        """For how long it was told to wait, up to now."""
+
 
 class Carried:
     """What a connection has carried, and how much of it was counted."""
 
-    __slots__ = ("_account", "_in_counted", "_out_counted", "_session", "bytes_out")
+    __slots__ = (
+        "_account",
+        "_in_counted",
+        "_out_counted",
+        "_requests_counted",
+        "_session",
+        "_throttled_counted_ms",
+        "bytes_out",
+    )
 
     def __init__(self, session: Named, account: Sent) -> None:
         """`account`: what is added to as well."""
         self._session = session
         self._account = account
         self.bytes_out = self._in_counted = self._out_counted = 0
+        self._requests_counted = self._throttled_counted_ms = 0
 
     def went_out(self, size: int) -> None:
         """So many bytes went to the client."""
         self.bytes_out += size
         self._account.bytes_out += size
 
-    def take(self) -> tuple[Identity, int, int]:
-        """Who, and how many bytes from the client and to it since this was asked last."""
-        bytes_in, bytes_out = self._session.requests.bytes_in, self.bytes_out
-        taken = self._session.identity, bytes_in - self._in_counted, bytes_out - self._out_counted
+    def take(self, now_ms: int) -> Taken:
+        """Who, and what it did since this was asked last."""
+        session = self._session
+        bytes_in, requests = session.requests.bytes_in, session.requests.frames
+        bytes_out, throttled_ms = self.bytes_out, session.throttled_ms(now_ms)
+        taken = Taken(
+            session.identity,
+            bytes_in - self._in_counted,
+            bytes_out - self._out_counted,
+            requests - self._requests_counted,
+            throttled_ms - self._throttled_counted_ms,
+        )
         self._in_counted, self._out_counted = bytes_in, bytes_out
+        self._requests_counted, self._throttled_counted_ms = requests, throttled_ms
         return taken
 
 
@@ -92,9 +115,9 @@ class Account:
         self.is_told = False
         """Whether the last count found anybody: then one that finds nobody is news."""
 
-    def leaves(self, connection: Counted) -> None:
+    def leaves(self, connection: Counted, now_ms: int) -> None:
         """A connection has ended."""
-        self.left.ended(*connection.carried.take())
+        self.left.ended(connection.carried.take(now_ms))
 
 
 class Place(Protocol):
@@ -138,7 +161,7 @@ class Census:
             for connection in islice(open_ones, left):
                 taken += 1
                 if not connection.closed:
-                    tally.open(*connection.carried.take())
+                    tally.open(connection.carried.take(now_ms))
             left -= max(1, taken)
             if left > 0:
                 account, self._under_way = place.account, None
@@ -151,7 +174,8 @@ class Census:
     def _next(self, places: Mapping[str, Place], now_ms: int) -> tuple[str, Place] | None:
         for instance_id, place in self._round:
             account = place.account
-            is_news = place.connections or account.is_told or not account.left.is_empty
-            if is_news and now_ms - account.since_ms >= EVERY_MS and places.get(instance_id) is place:
+            if not (place.connections or account.is_told or not account.left.is_empty):
+                account.since_ms = now_ms  # what comes next is not spread over the time without it
+            elif now_ms - account.since_ms >= EVERY_MS and places.get(instance_id) is place:
                 return instance_id, place
         return None

@@ -345,7 +345,7 @@ class Worker:
         """A connection has ended."""
         served = connection.served
         served.connections.discard(connection)
-        served.account.leaves(connection)
+        served.account.leaves(connection, self.now_ms)
         served.handshakes.ends(connection)
         served.closed[cause] += 1
         if connection.session.relay is not None:

@@ -11,6 +11,7 @@ from runtime.logs import get_logger
 from tenants.alarm_lags import Lags
 from tenants.quota import QuotaSource
 from tenants.rules import series, series_figures
+from tenants.rules.client_sums import Taken, over_workers
 from tenants.rules.errors import Unavailable
 from tenants.rules.series import STEP_MS
 from tenants.rules.series_figures import GroupFigure, Seen
@@ -55,6 +56,7 @@ class SeriesRecorder:
             await asyncio.sleep((series.step_of(now_ms) + STEP_MS - now_ms) / 1000)
             if self._office.since_ms is None:
                 self._pending.clear()  # whoever holds it now records the same steps
+                self._gateways.take_sums(monotonic_ms())
                 continue
             try:
                 await self.record(epoch_ms())
@@ -64,6 +66,7 @@ class SeriesRecorder:
     async def record(self, now_ms: int) -> None:
         """One step."""
         at_ms = series.step_of(now_ms)
+        sums = self._gateways.take_sums(monotonic_ms())
         try:
             views = (await self._quota.overview()).instances
         except Unavailable:
@@ -73,7 +76,7 @@ class SeriesRecorder:
                 one.instance_id: self._gateways.connections(one.instance_id, monotonic_ms()) for one in views
             }
             self.topics.busy(one.instance_id for one in views if one.produce.rate_per_s > 0)
-            self._pending[at_ms] = await asyncio.to_thread(self._packed, views, connections, now_ms)
+            self._pending[at_ms] = await asyncio.to_thread(self._packed, views, connections, sums, now_ms)
         while len(self._pending) > PENDING_MAX:
             del self._pending[min(self._pending)]
             self.counts["lost"] += 1
@@ -86,13 +89,20 @@ class SeriesRecorder:
         else:
             self._failing = False
 
-    def _packed(self, views: tuple[QuotaView, ...], connections: Mapping[str, int], now_ms: int) -> bytes:
+    def _packed(
+        self,
+        views: tuple[QuotaView, ...],
+        connections: Mapping[str, int],
+        sums: Mapping[str, list[Taken] | None],
+        now_ms: int,
+    ) -> bytes:
         seen = {
             one.instance_id: Seen(
                 one,
                 connections[one.instance_id],
                 *self.topics.of(one.instance_id, now_ms),
                 self._groups(one.instance_id, now_ms),
+                over_workers(sums.get(one.instance_id) or ()),
             )
             for one in views
         }

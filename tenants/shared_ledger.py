@@ -4,6 +4,7 @@ import threading
 from collections.abc import Iterable
 
 from contracts.specs import GatewayClusterReport, GatewayReport
+from tenants.rules.client_sums import Taken
 from tenants.rules.connected import Counted
 from tenants.rules.gateway_reports import Closed, GatewayLedger, Refusal
 
@@ -39,6 +40,11 @@ class SharedLedger:
         """Who is connected to an instance, by each worker that reports."""
         with self._turn:
             return self._ledger.counts(instance_id, now_ms)
+
+    def take_sums(self, now_ms: int) -> dict[str, list[Taken] | None]:
+        """What each worker counted of each instance, by client id, for the next step of the series."""
+        with self._turn:
+            return self._ledger.take_sums(now_ms)
 
     def connections_by_worker(self, now_ms: int) -> dict[str, int]:
         """Open connections per worker that reports."""

@@ -47,13 +47,14 @@ class FetchResponseEdit(NamedTuple):
     correlation_id: int
     error_code: int
     session_id: int
+    throttle_time_ms: int
 
 
 @lru_cache(maxsize=32)
 def _scan(version: int, response: bool) -> Scan:
     layout = layout_of(payload_class(ApiKey.FETCH, version, response=response))
     if response:
-        return compile_scan(layout, {"session_id": 0, "error_code": 0}, strip=True)
+        return compile_scan(layout, {"session_id": 0, "error_code": 0, "throttle_time": 0}, strip=True)
     captured = {"replica_id": -1, "max_wait": 0, "session_id": 0, "session_epoch": -1}
     return compile_scan(layout, captured, strip=False, entries_max=bound_of(ApiKey.FETCH).entries_max)
 
@@ -149,13 +150,14 @@ def edit_fetch_response(
     try:
         _, correlation_id = _RESPONSE_HEAD(frame)
         body_at = 8 if version < FLEXIBLE_FROM else skip_tags(frame, 8)[0]
-        pieces, grown, ids, session_id, error_code = _scan(version, True)(frame, body_at, scope)
+        pieces, grown, ids, session_id, error_code, throttle_ms = _scan(version, True)(frame, body_at, scope)
     except (struct.error, IndexError) as error:
         raise MalformedFrame("a Fetch response ends early") from error
     for topic_id in ids:
         if topic_id not in topic_ids:
             raise ForeignName("a topic id of another instance in a response")
-    return FetchResponseEdit(assembled(frame, pieces, grown), correlation_id, error_code, session_id)
+    buffers = assembled(frame, pieces, grown)
+    return FetchResponseEdit(buffers, correlation_id, error_code, session_id, throttle_ms)
 
 
 def _edit_with(frame: memoryview, editor: FrameEditor) -> FetchResponseEdit:
@@ -164,5 +166,9 @@ def _edit_with(frame: memoryview, editor: FrameEditor) -> FetchResponseEdit:
         raise MalformedFrame("a Fetch response ends early")
     facts = editor.facts
     return FetchResponseEdit(
-        buffers, editor.correlation_id, facts.get("error_code", 0), facts.get("session_id", 0)
+        buffers,
+        editor.correlation_id,
+        facts.get("error_code", 0),
+        facts.get("session_id", 0),
+        facts.get("throttle_time", 0),
     )

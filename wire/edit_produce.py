@@ -44,13 +44,15 @@ class ProduceResponseEdit(NamedTuple):
 
     buffers: list[Buffer]
     correlation_id: int
+    throttle_time_ms: int
+    """0 where the version has none."""
 
 
 @lru_cache(maxsize=32)
 def _scan(version: int, response: bool) -> Scan:
     layout = layout_of(payload_class(ApiKey.PRODUCE, version, response=response))
     if response:
-        return compile_scan(layout, {}, strip=True)
+        return compile_scan(layout, {"throttle_time": 0}, strip=True)
     return compile_scan(layout, {"acks": 0}, strip=False, entries_max=bound_of(ApiKey.PRODUCE).entries_max)
 
 
@@ -124,10 +126,10 @@ def edit_produce_response(
     try:
         _, correlation_id = _RESPONSE_HEAD(frame)
         body_at = 8 if version < FLEXIBLE_FROM else skip_tags(frame, 8)[0]
-        pieces, grown, ids = _scan(version, True)(frame, body_at, scope)
+        pieces, grown, ids, throttle_ms = _scan(version, True)(frame, body_at, scope)
     except (struct.error, IndexError) as error:
         raise MalformedFrame("a Produce response ends early") from error
     for topic_id in ids:
         if topic_id not in topic_ids:
             raise ForeignName("a topic id of another instance in a response")
-    return ProduceResponseEdit(assembled(frame, pieces, grown), correlation_id)
+    return ProduceResponseEdit(assembled(frame, pieces, grown), correlation_id, throttle_ms)

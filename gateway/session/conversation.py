@@ -11,6 +11,7 @@ from gateway.session.ordering import ReplyQueue
 from gateway.session.states import Sides
 from gateway.session.surroundings import Entrance, Host, Instance, Traces
 from gateway.session.tenant_login import TenantLogin
+from gateway.session.throttled_time import ThrottledTime
 from traffic.relayed import Place, RelayedFlows
 from wire.edits import client_id_field
 
@@ -51,6 +52,7 @@ class Conversation:
         "sides",
         "software",
         "takes_traces",
+        "throttled",
         "traces",
     )
 
@@ -103,9 +105,11 @@ class Conversation:
         self.software = UNNAMED
         """(name, version) of the client, as it calls itself in ApiVersions, cut."""
         self.client_name = ""
-        """The client id that came with ApiVersions, cut."""
+        """Its client id, as it said it first in a request that was decoded, cut."""
         self.client_instance_id: UUID | None = None
         """Whose metrics came by this connection (KIP-714)."""
+        self.throttled: ThrottledTime | None = None
+        """None, as most often: no answer told it to wait."""
 
     @property
     def user(self) -> str | None:
@@ -124,6 +128,13 @@ class Conversation:
     def now_ms(self) -> int:
         """The time in ms."""
         return self.now_ns // 1_000_000
+
+    def tells_to_wait(self, throttle_ms: int) -> None:
+        """An answer leaves with such a throttle_time_ms."""
+        if throttle_ms > 0:
+            if self.throttled is None:
+                self.throttled = ThrottledTime()
+            self.throttled.told(throttle_ms, self.host.now_ms())
 
     def marks(self) -> FaultMarks:
         """What injected faults have left behind here, from now on at least."""

@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from gateway.apis import Row, handler_named
+from gateway.rules.client_metrics import cut
 from gateway.session.call import Answer, Call, Encoded, Forward, ForwardBody, Later, Pending, Unanswered
 from gateway.session.conversation import Conversation
 from gateway.session.deps import EntersEngine
@@ -21,6 +22,7 @@ from wire.codec import (
     encode,
     framed_response,
     is_flexible,
+    milliseconds,
     parse_request_header,
     request_class,
 )
@@ -82,6 +84,8 @@ def take_request(
         if outcome is not None:
             return settle(conversation, exchange, b"", outcome, up, down)
     head, request = _decoded(exchange, body, conversation.client_id)
+    if not conversation.client_name:  # who asks for no versions says it here
+        conversation.client_name = cut(exchange.client_id)
     if trace is not None:
         trace.decoded(request)
     exchange.handler = _of_responses(handler)
@@ -136,6 +140,7 @@ def settle(
             go_up = _go_up if outcome.is_answered else _go_up_unanswered
         go_up(conversation, exchange, (_I32.pack(len(head) + len(body)) + head + body,), up)
     elif isinstance(outcome, Answer):
+        _note_wait(conversation, outcome.response)
         answer_here(conversation, exchange, framed_response(outcome.response, exchange.correlation_id), down)
         if outcome.ends is not None:
             raise outcome.ends
@@ -203,7 +208,15 @@ def _throttled(conversation: Conversation, exchange: Exchange, frame: bytes) -> 
     if not instance.turn.owed_lately and len(frame) < _COSTLY_BYTES and instance.faults is None:
         return frame
     throttle_ms = conversation.host.throttle_ms(exchange.api_key)
+    conversation.tells_to_wait(throttle_ms)
     return raised(frame, exchange.api_key, exchange.api_version, throttle_ms) if throttle_ms else frame
+
+
+def _note_wait(conversation: Conversation, response: object) -> None:
+    """An answer may say that its client is to wait."""
+    told = getattr(response, "throttle_time", None)
+    if told:
+        conversation.tells_to_wait(milliseconds(told))
 
 
 def kept_reply(conversation: Conversation, exchange: Exchange, frame: memoryview) -> bytes | None:
@@ -222,6 +235,7 @@ def mapped_reply(conversation: Conversation, exchange: Exchange, frame: memoryvi
     """
     instance = conversation.instance
     _, decoded = decode_response(bytes(frame[4:]), exchange.api_key, exchange.api_version)
+    _note_wait(conversation, decoded)
     response = rewrite_response(decoded, instance.scope, instance.views[conversation.entrance])
     if exchange.handler is not None:
         response = exchange.handler.on_response(Call(conversation, exchange), response)

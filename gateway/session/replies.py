@@ -134,6 +134,7 @@ class Replies:
         assert used == len(piece) and editor.done == (self._missing == 0)
         if editor.head_done and not head_was_done:
             self._session_begins(editor.facts.get("session_id", 0))
+            self._conversation.tells_to_wait(editor.facts.get("throttle_time", 0))
             self._count_fetched(queue.head(), editor.frame_bytes + editor.grown)
         down += buffers
         if editor.done:
@@ -178,12 +179,16 @@ class Replies:
             if conversation.relay is not None:
                 self._count_fetched(exchange, sum(map(len, fetched.buffers)))
             down += fetched.buffers
+            throttle_ms = fetched.throttle_time_ms
         else:
             assert mode is Mode.PRODUCE
             produced = edit_produce_response(
                 frame, exchange.api_version, instance.scope, instance.topic_ids.known
             )
             down += produced.buffers
+            throttle_ms = produced.throttle_time_ms
+        if throttle_ms:
+            conversation.tells_to_wait(throttle_ms)
         self._finish_head(exchange, down, answered)
 
     def _login_answered(self, frame: memoryview) -> None:

@@ -62,6 +62,11 @@ class Session:
         software = "" if conversation.software is UNNAMED else " ".join(conversation.software)
         return Identity(conversation.address, conversation.client_name, conversation.user or "", software)
 
+    def throttled_ms(self, now_ms: int) -> int:
+        """For how long the client was told to wait, up to now."""
+        throttled = self._conversation.throttled
+        return 0 if throttled is None else throttled.total_ms(now_ms)
+
     def ask(self, exchange: Exchange) -> None:
         """A request of the host's own goes up, behind all that were taken; its `taker` gets the answer."""
         assert exchange.taker is not None

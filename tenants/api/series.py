@@ -1,4 +1,4 @@
-"""Series that stay: points of an instance, its brokers, topics and groups; of all for operators; marks."""
+"""Series that stay: of an instance, its brokers, topics, groups and clients; of all for operators; marks."""
 
 import asyncio
 from datetime import datetime
@@ -17,7 +17,7 @@ from tenants.rules.series import DEPLOYMENT, METRICS, POINTS_MAX, Kind, Span, sp
 from tenants.rules.usage_periods import ms_of
 
 router = APIRouter(prefix="/v1", tags=["series"])
-OfInstances = Literal[Kind.INSTANCE, Kind.BROKER, Kind.TOPIC, Kind.GROUP]
+OfInstances = Literal[Kind.INSTANCE, Kind.BROKER, Kind.TOPIC, Kind.GROUP, Kind.CLIENT]
 OfDeployment = Literal[Kind.FLEET, Kind.BROKER]
 From = Annotated[
     Time | None,
@@ -33,7 +33,11 @@ Points = Annotated[
     int, Query(ge=10, le=POINTS_MAX, description="at most so many points: steps are the longer, the fewer")
 ]
 Name = Annotated[
-    str, Query(max_length=300, description="which broker (its node id), topic or group; `GET series/names`")
+    str,
+    Query(
+        max_length=300,
+        description="which broker (its node id), topic, group or client id; `GET series/names`",
+    ),
 ]
 
 
@@ -48,7 +52,8 @@ async def instance_series(
     points: Points = POINTS_MAX,
 ) -> Response:
     """One series of an instance: rates, throttled time and storage, of it or of one broker; growth and size
-    of a topic; how far a group is behind. At most 31 days at once."""
+    of a topic; how far a group is behind; what is on the wire of a client id, and how long it was told to
+    wait. At most 31 days at once."""
     span = _span(start, to, points)
     return json_answer(await _read(plane, found.id, kind, name, span))
 
@@ -57,11 +62,11 @@ async def instance_series(
 async def instance_series_names(
     plane: Plane,
     found: Found,
-    kind: Annotated[OfInstances, Query(description="`broker`, `topic` or `group`")] = Kind.TOPIC,
+    kind: Annotated[OfInstances, Query(description="`broker`, `topic`, `group` or `client`")] = Kind.TOPIC,
     start: From = None,
     to: To = None,
 ) -> Response:
-    """The brokers, topics or groups of an instance that have a series in a span."""
+    """The brokers, topics, groups or client ids of an instance that have a series in a span."""
     return json_answer(await _names(plane, found.id, kind, _span(start, to, POINTS_MAX)))
 
 

@@ -14,8 +14,8 @@ class SeriesView(msgspec.Struct, frozen=True, kw_only=True):
     kind: Annotated[Kind, msgspec.Meta(examples=["topic"])]
     """What it is of."""
     name: str
-    """The broker, topic or group; empty: the instance itself, or what those without a series of their own add
-    up to."""
+    """The broker, topic, group or client id; empty: the instance itself, or what those without a series of
+    their own add up to."""
     start_ms: int
     """When the first step begins."""
     step_ms: int
@@ -29,7 +29,7 @@ class SeriesView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SeriesNames(msgspec.Struct, frozen=True, kw_only=True):
-    """The brokers, topics or groups that have a series in a span."""
+    """The brokers, topics, groups or client ids that have a series in a span."""
 
     items: tuple[str, ...]
     """By name; the busiest have a series of their own. Empty: the others together."""

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from contracts.connected import Connected, ConnectedClient
+from contracts.connected import ClientIdSum, Connected, ConnectedClient
 
 SHOWN_MAX: Final = 100
 """Clients that are told of an instance; what is left is told as one."""
@@ -53,11 +53,32 @@ def clients_of(counts: Sequence[Counted], now_ms: int) -> Clients:
     )
 
 
-def shortened(told: Connected, most: int) -> Connected:
-    """With so many clients by themselves."""
+def shortened(told: Connected, most: int, most_ids: int) -> Connected:
+    """With so many clients, and client ids, by themselves."""
     rest = [*told.clients[most:], *([] if told.others is None else [told.others])]
-    others = _together(rest, _EMPTY) if rest else None
-    return Connected(seconds=told.seconds, clients=told.clients[:most], count=told.count, others=others)
+    return Connected(
+        seconds=told.seconds,
+        clients=told.clients[:most],
+        count=told.count,
+        others=_together(rest, _EMPTY) if rest else None,
+        by_client_id=_fewer(told.by_client_id, most_ids),
+    )
+
+
+def _fewer(ids: tuple[ClientIdSum, ...], most: int) -> tuple[ClientIdSum, ...]:
+    """The first of them, and the others as one; those without an id are among the others already."""
+    named = [one for one in ids if one.client_id]
+    rest = [*named[most:], *(one for one in ids if not one.client_id)]
+    if not rest:
+        return tuple(named)
+    others = ClientIdSum(
+        connections=sum(one.connections for one in rest),
+        in_bytes=sum(one.in_bytes for one in rest),
+        out_bytes=sum(one.out_bytes for one in rest),
+        requests=sum(one.requests for one in rest),
+        throttled_ms=max(one.throttled_ms for one in rest),
+    )
+    return (*named[:most], others)
 
 
 def _together(them: Iterable[ConnectedClient], name: ConnectedClient) -> ConnectedClient:

@@ -9,6 +9,7 @@ import msgspec
 
 from contracts.specs import GatewayClusterReport, GatewayInstanceReport, GatewayReport, RefusedAddress
 from tenants.rules.acknowledgement import SILENT_AFTER_MS
+from tenants.rules.client_sums import Taken, WorkerCounts, tells_of_ids
 from tenants.rules.connected import Counted, shortened
 
 REFUSALS_KEPT: Final = 50
@@ -17,6 +18,8 @@ COUNTS_TOLD_ON_MAX: Final = 64
 others follow."""
 CLIENTS_TOLD_ON: Final = 5
 """Of each of them."""
+CLIENT_IDS_TOLD_ON: Final = 10
+"""Of each of them, for the series of what each client id does."""
 
 
 class Refusal(NamedTuple):
@@ -42,6 +45,8 @@ class _Worker:
     clusters: tuple[GatewayClusterReport, ...] = ()
     counts: dict[str, Counted] = field(default_factory=dict)
     """Who is connected, by instance."""
+    summed: dict[str, WorkerCounts] = field(default_factory=dict)
+    """What was counted and no step of the series took, by instance."""
     is_ours: bool = True
     """It reported here last, and not to another control process."""
 
@@ -62,9 +67,11 @@ class GatewayLedger:
         connections, which a worker tells of every instance that has any."""
         worker = self._workers.get(report.consumer)
         if worker is None or worker.boot_id != report.boot_id:
+            before: dict[str, WorkerCounts] = {}
             if worker is not None:
                 self._keep_closed(worker)
-            worker = _Worker(report.boot_id, now_ms)
+                before = worker.summed
+            worker = _Worker(report.boot_id, now_ms, summed=before)
             self._workers[report.consumer] = worker
         worker.seen_ms = now_ms
         worker.is_ours = True
@@ -82,6 +89,12 @@ class GatewayLedger:
             )
             if one.connected is not None:
                 worker.counts[one.instance_id] = Counted(now_ms, one.connected)
+                if tells_of_ids(one.connected):
+                    summed = worker.summed.get(one.instance_id)
+                    if summed is None:
+                        worker.summed[one.instance_id] = WorkerCounts(one.connected)
+                    else:
+                        summed.add(one.connected)
                 self._untold[report.consumer, one.instance_id] = None
             kept = self._refusals.setdefault(one.instance_id, deque(maxlen=REFUSALS_KEPT))
             kept.extend(Refusal(each.at_ms, each.address, report.consumer) for each in one.refused)
@@ -117,12 +130,15 @@ class GatewayLedger:
             for one in self._refusals.get(report.instance_id, ())
             if one.gateway == gateway
         )
+        told = None
+        if count is not None:
+            told = shortened(count.connected, CLIENTS_TOLD_ON, CLIENT_IDS_TOLD_ON)
         return GatewayInstanceReport(
             instance_id=report.instance_id,
             connections=report.connections,
             closed=report.closed,
             refused=refused,
-            connected=None if count is None else shortened(count.connected, CLIENTS_TOLD_ON),
+            connected=told,
         )
 
     def hear(self, report: GatewayReport, seen_ms: int) -> None:
@@ -175,6 +191,24 @@ class GatewayLedger:
             worker.counts[instance_id] for worker in self._reporting(now_ms) if instance_id in worker.counts
         ]
 
+    def take_sums(self, now_ms: int) -> dict[str, list[Taken] | None]:
+        """What each worker counted of each instance for the next step of the series. None: a worker has
+        connections of the instance, and has not counted them."""
+        found: dict[str, list[Taken] | None] = {}
+        for worker in self._workers.values():
+            reports = now_ms - worker.seen_ms <= SILENT_AFTER_MS
+            for instance_id, summed in list(worker.summed.items()):
+                taken = summed.take(goes_on=reports)
+                if taken is None:
+                    del worker.summed[instance_id]
+                elif (known := found.setdefault(instance_id, [])) is not None:
+                    known.append(taken)
+            for instance_id, report in worker.instances.items() if reports else ():
+                counted = worker.counts.get(instance_id)
+                if report.connections and not (counted and tells_of_ids(counted.connected)):
+                    found[instance_id] = None
+        return found
+
     def connections_by_worker(self, now_ms: int) -> dict[str, int]:
         """Open connections per worker that reports."""
         return {
@@ -225,6 +259,7 @@ class GatewayLedger:
             for worker in self._workers.values():
                 worker.instances.pop(instance_id, None)
                 worker.counts.pop(instance_id, None)
+                worker.summed.pop(instance_id, None)
 
     def _reporting(self, now_ms: int) -> list[_Worker]:
         return [one for one in self._workers.values() if now_ms - one.seen_ms <= SILENT_AFTER_MS]

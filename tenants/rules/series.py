@@ -27,9 +27,12 @@ COARSE_KEPT_MS: Final = 31 * 86_400_000
 POINTS_MAX: Final = 1_500
 """Points of one answer."""
 NAMES_MAX: Final = 20
-"""Topics, groups or brokers of one instance that have a series of their own; the others are added up."""
+"""Topics, groups, clients or brokers of one instance that have a series of their own; the others add up."""
+BLOCK_NAMES_MAX: Final = 2 * NAMES_MAX
+"""Those that have one within a block: who is among the busiest may change with each step."""
 REST: Final = ""
-"""The name of what the others add up to; no topic, group or broker is called so."""
+"""The name of what the others add up to. No topic, group or broker is called so; of clients those are that
+have given no name."""
 DEPLOYMENT: Final = ""
 """Instead of an instance: the sums over all, and the brokers."""
 _BLOCK_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -43,6 +46,8 @@ class Kind(StrEnum):
     """What one broker does for an instance; of the deployment: for all."""
     TOPIC = "topic"
     GROUP = "group"
+    CLIENT = "client"
+    """What calls itself by one client id."""
     FLEET = "fleet"
     """All instances together."""
 
@@ -90,6 +95,13 @@ METRICS: Final[Mapping[Kind, tuple[Metric, ...]]] = {
     ),
     Kind.TOPIC: (Metric("records_per_s", Merge.MEAN), Metric("stored_bytes", Merge.MAX)),
     Kind.GROUP: (Metric("lag_records", Merge.MAX), Metric("lag_ms", Merge.MAX, adds_up=False)),
+    Kind.CLIENT: (
+        Metric("in_bytes_per_s", Merge.MEAN),
+        Metric("out_bytes_per_s", Merge.MEAN),
+        Metric("requests_per_s", Merge.MEAN),
+        Metric("connections", Merge.MAX),
+        Metric("throttled_ms_per_s", Merge.MEAN, adds_up=False),
+    ),
     Kind.FLEET: (
         *_RATES[:2],
         Metric("throttled_instances", Merge.MAX),
@@ -146,6 +158,29 @@ def _together(values: Iterable[Value], metric: Metric) -> Value:
     if not known:
         return None
     return sum(known) if metric.adds_up else max(known)
+
+
+def narrowed(kinds: Mapping[Kind, dict[str, Columns]]) -> dict[Kind, dict[str, Columns]]:
+    """Names that came and went within a block may be more than it has room for: those that were there longest
+    stay, of several who did most, and the others are added to the rest."""
+    return {kind: _narrowed(kind, named) for kind, named in kinds.items()}
+
+
+def _narrowed(kind: Kind, named: dict[str, Columns]) -> dict[str, Columns]:
+    names = [name for name in named if name != REST]
+    if len(names) <= BLOCK_NAMES_MAX:
+        return named
+    names.sort(key=lambda name: (-len(named[name]), -_weight(named[name]), name))
+    points: dict[int, list[Point]] = {}
+    for columns in (named.get(REST, {}), *(named[name] for name in names[BLOCK_NAMES_MAX:])):
+        for at_ms, point in columns.items():
+            points.setdefault(at_ms, []).append(point)
+    rest: Columns = {at_ms: list(added_up(kind, found)) for at_ms, found in sorted(points.items())}
+    return {**{name: named[name] for name in names[:BLOCK_NAMES_MAX]}, REST: rest}
+
+
+def _weight(columns: Columns) -> int:
+    return sum(value or 0 for point in columns.values() for value in point[:2])
 
 
 # --- packing ----------------------------------------------------------------------------------------

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from contracts.quota_view import BrokerQuota, QuotaView
-from tenants.rules import series
+from tenants.rules import client_sums, series
+from tenants.rules.client_sums import ClientFigure
 from tenants.rules.series import DEPLOYMENT, REST, Figures, Kind, Point
 
 
@@ -32,6 +33,8 @@ class Seen(NamedTuple):
     topics_by_weight: Sequence[str]
     """The busiest first."""
     groups: Mapping[str, GroupFigure]
+    clients: Mapping[str, ClientFigure]
+    """By client id."""
 
 
 def of_instance(seen: Seen) -> Figures:
@@ -54,6 +57,11 @@ def of_instance(seen: Seen) -> Figures:
         (Kind.BROKER, brokers, [str(one.node_id) for one in by_load]),
         (Kind.TOPIC, {name: tuple(one) for name, one in seen.topics.items()}, seen.topics_by_weight),
         (Kind.GROUP, {name: tuple(one) for name, one in seen.groups.items()}, _latest(seen.groups)),
+        (
+            Kind.CLIENT,
+            {name: tuple(one) for name, one in seen.clients.items()},
+            client_sums.busiest(seen.clients),
+        ),
     )
     for kind, points, names in kinds:
         if points:

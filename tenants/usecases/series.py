@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -162,7 +162,7 @@ class Series:
                 for name, columns in named.items():
                     coarse = rules.merged(kind, columns, COARSE_STEP_MS)
                     series[row.instance_id].setdefault(kind, {}).setdefault(name, {}).update(coarse)
-        bounded = {owner: _bounded(kinds) for owner, kinds in series.items()}
+        bounded = {owner: rules.narrowed(kinds) for owner, kinds in series.items()}
         count = COARSE_BLOCK_MS // COARSE_STEP_MS
         return [
             Row(owner, COARSE_STEP_MS, start_ms, rules.pack_block(kinds, start_ms, COARSE_STEP_MS, count))
@@ -260,15 +260,6 @@ class Series:
             self._tail = {at_ms: owners for at_ms, owners in tail.items() if at_ms >= oldest_ms}
 
 
-def _bounded(kinds: Mapping[Kind, dict[str, Columns]]) -> dict[Kind, dict[str, Columns]]:
-    """Names that came and went within a block may be more than there is room for: the longest known stay."""
-    found: dict[Kind, dict[str, Columns]] = {}
-    for kind, named in kinds.items():
-        first = sorted(named, key=lambda name: (name != rules.REST, -len(named[name]), name))
-        found[kind] = {name: named[name] for name in first[: 2 * rules.NAMES_MAX]}
-    return found
-
-
 def _point(packed: bytes, kind: Kind, name: str) -> list[int | None] | None:
     point = _figures(packed).get(kind.value, {}).get(name)
     if point is None:
@@ -287,7 +278,7 @@ def _figures(packed: bytes) -> dict[str, dict[str, list[int | None]]]:
 
 def _gathered(steps: list[tuple[int, bytes]]) -> dict[Kind, dict[str, Columns]]:
     try:
-        return rules.gathered(steps)
+        return rules.narrowed(rules.gathered(steps))
     except ValueError:
         _log.warning("steps of series are not ours: they are left out")
         return {}

@@ -46,6 +46,8 @@ CONSTANTS: Final[dict[str, tuple[str, ...]]] = {
     "gateway.rules.client_metrics": ("PUSHED_BYTES_MAX", "CLIENTS_MAX", "REPORTS_MAX"),
     "gateway.otlp": ("ENTRIES_MAX",),
     "gateway.reporter": ("CLIENTS_TOLD_MAX",),
+    "gateway.rules.connected": ("TOLD_APART_MAX",),
+    "contracts.connected": ("TOLD_MAX",),
     "contracts.client_metrics": (
         "SUBSCRIPTIONS_MAX",
         "SUBSCRIPTION_CHARS_MAX",
@@ -53,6 +55,7 @@ CONSTANTS: Final[dict[str, tuple[str, ...]]] = {
         "METRIC_CHARS_MAX",
         "TEXT_CHARS_MAX",
     ),
+    "tenants.rules.series": ("NAMES_MAX", "BLOCK_NAMES_MAX", "POINTS_MAX"),
     "tenants.rules.client_reports": ("CLIENTS_KEPT", "CLIENTS_KEPT_IN_ALL"),
     "gateway.strangers": ("RATE_US_PER_S",),
     "gateway.handshakes": ("HANDSHAKES_MAX", "HANDSHAKES_CPU_PERCENT"),

@@ -25,6 +25,7 @@ from wire.api_table import ApiKey
 from wire.build import build
 from wire.codec import decode_response, framed_request, request_class
 from wire.faults import MalformedFrame
+from wire.throttle_time import raised
 
 SIZES = (1, 7, 4096, 1 << 30)
 LISTED = {"secret": ("10.0.0.0/8",)}
@@ -109,6 +110,29 @@ def test_every_name_that_goes_up_has_the_scope_and_none_comes_down() -> None:
     names = [name for frame in Frames().take(bytes(host.up)) for name in names_of(frame)]
     assert len(names) > 5 and all(name.startswith(f"{INSTANCE}.") for name in names)
     assert INSTANCE.encode() not in host.down
+
+
+@pytest.mark.parametrize("kind", ["produce", "produce small", "fetch", "metadata"])
+@pytest.mark.parametrize("size", SIZES)
+def test_how_long_answers_told_a_client_to_wait_is_known(kind: str, size: int) -> None:
+    """Whatever API the answer is of, and whether it comes whole or in pieces."""
+    host = SessionHost(served_instance())
+    host.around.time_ms = 5_000
+    host.client_sends(framed_request(KINDS[kind], 1, "billing"))
+    (frame,) = Frames().take(bytes(host.up))
+    api_key, version, *_ = decoded_request(frame)
+    told = raised(brokers_reply(frame), api_key, version, 2_000)
+    assert host.session.throttled_ms(5_000) == 0
+    cut(host.broker_sends, told, size)
+    assert [host.session.throttled_ms(at_ms) for at_ms in (5_000, 5_700, 9_000)] == [0, 700, 2_000]
+
+
+def test_a_client_that_asks_for_no_versions_says_its_name_with_another_request() -> None:
+    host = SessionHost(served_instance())
+    host.client_sends(framed_request(KINDS["produce small"], 1, "billing"))
+    assert host.session.identity.client_id == "", "it was not decoded"
+    host.client_sends(framed_request(KINDS["metadata"], 2, "billing"))
+    assert host.session.identity.client_id == "billing"
 
 
 def names_of(frame: bytes) -> list[str]:

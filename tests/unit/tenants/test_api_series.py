@@ -1,6 +1,7 @@
 """Series by the API: recorded a step at a time on a clock of the test, over restarts and two processes."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -8,13 +9,17 @@ from typing import Any
 import msgspec
 import pytest
 
+from contracts.connected import ClientIdSum, Connected
 from contracts.quota_view import QuotaView
+from contracts.specs import GatewayInstanceReport, GatewayReport
+from runtime.clock import monotonic_ms
 from tenants.console import Console
 from tenants.rules import series
 from tenants.rules.alarm_figures import GroupLag, LagSeen
 from tenants.rules.series import BLOCK_MS, COARSE_BLOCK_MS, COARSE_STEP_MS, STEP_MS, Kind, Span
 from tenants.rules.series_figures import TopicFigure
 from tenants.series_recorder import PENDING_MAX
+from tenants.store import series as rows
 from tenants.store.engine import StoreFault
 from tenants.store.shared_session import SoleOffice
 from tests.unit.tenants.conftest import Caller, MasterServer
@@ -28,6 +33,7 @@ class Clock:
     def __init__(self, plane: Console, monkeypatch: pytest.MonkeyPatch) -> None:
         self.plane = plane
         self.now_ms = _BEGIN_MS
+        self._boots: Counter[str] = Counter()
         plane.series_recorder._office = SoleOffice()  # not the one of a busy machine, which comes and goes
         monkeypatch.setattr("tenants.api.series.epoch_ms", lambda: self.now_ms + 1_000)
         monkeypatch.setattr("tenants.quota._FRESH_MS", 0)
@@ -36,6 +42,23 @@ class Clock:
         for _ in range(count):
             self.now_ms += STEP_MS
             await self.plane.series_recorder.record(self.now_ms)
+
+    def counts(self, instance_id: str, *ids: ClientIdSum, gateway: str = "gateway-0") -> None:
+        """A gateway worker tells what clients did within as long as a step."""
+        connected = Connected(seconds=15, count=len(ids), by_client_id=ids)
+        one = GatewayInstanceReport(instance_id=instance_id, connections=1, connected=connected)
+        self._reports(gateway, one)
+
+    def boots(self, gateway: str, instance_id: str) -> None:
+        """A worker was started anew, and has connections again."""
+        self._boots[gateway] += 1
+        self._reports(gateway, GatewayInstanceReport(instance_id=instance_id, connections=1))
+
+    def _reports(self, gateway: str, one: GatewayInstanceReport) -> None:
+        report = GatewayReport(
+            consumer=gateway, boot_id=f"b{self._boots[gateway]}", sent_at_ms=0, instances=(one,)
+        )
+        self.plane.gateways.receive(report, monotonic_ms())
 
 
 class Nobody(SoleOffice):
@@ -69,6 +92,10 @@ async def restarted(make_console: Callable[..., Console]) -> AsyncIterator[Conso
     console = make_console()
     yield console
     console.close()
+
+
+def client(client_id: str, connections: int = 1, **carried: int) -> ClientIdSum:
+    return ClientIdSum(client_id=client_id, connections=connections, **carried)
 
 
 def rate(master: MasterServer, instance_id: str, bytes_per_s: int) -> QuotaView:
@@ -175,6 +202,74 @@ async def test_topics_and_groups_and_brokers_have_series(
     assert nobody["newest_at_ms"] is None
 
 
+async def test_clients_have_series_of_what_gateways_count(
+    operator: Caller, master: MasterServer, clock: Clock, restarted: Console
+) -> None:
+    made = await operator.order()
+    key = str(made["id"])
+    rate(master, key, 1)
+    flood = [client(f"random-{number:02}", in_bytes=300 - number) for number in range(25)]
+    for _ in range(2):
+        clock.counts(key, client("billing", in_bytes=15_000, requests=150, throttled_ms=1_500), *flood)
+        clock.counts(
+            key,
+            client("billing", in_bytes=3_000),
+            client("search", out_bytes=12_000),
+            client("", in_bytes=15),
+            gateway="gateway-1",
+        )
+        await clock.steps(1)
+    names = (await told(operator, "instances/shop/series/names", kind="client"))["items"]
+    assert names == ["", "billing", *(f"random-{number:02}" for number in range(18)), "search"]
+    billing = await told(operator, "instances/shop/series", kind="client", name="billing")
+    # The first step has the time before anybody was counted in it, too.
+    assert {metric: known(billing, metric) for metric in billing["metrics"]} == {
+        "in_bytes_per_s": [560, 1_200],
+        "out_bytes_per_s": [0, 0],
+        "requests_per_s": [5, 10],
+        "connections": [2, 2],
+        "throttled_ms_per_s": [47, 100],
+    }
+    rest = await told(operator, "instances/shop/series", kind="client", name="")
+    assert known(rest, "connections") == [8, 8], "seven of the flood, and those that have given no name"
+    # A worker that was started anew has connections that it has not counted: there is a hole, and no zero.
+    clock.boots("gateway-1", key)
+    await clock.steps(1)
+    for _ in range(2):
+        clock.counts(key, client("billing", in_bytes=1_500))
+        clock.counts(key, client("billing", in_bytes=1_500), gateway="gateway-1")
+    await clock.steps(2)
+    view = await told(operator, "instances/shop/series", kind="client", name="billing")
+    assert view["metrics"]["in_bytes_per_s"][-5:] == [560, 1_200, None, 200, 200]
+    span = Span(_BEGIN_MS, clock.now_ms + 1, STEP_MS)
+    assert restarted.series.names(key, Kind.CLIENT, span) == names, "they are in the database"
+
+
+async def test_a_flood_of_client_ids_costs_a_database_no_more_than_a_few(
+    operator: Caller, master: MasterServer, clock: Clock, restarted: Console
+) -> None:
+    made = await operator.order()
+    key = str(made["id"])
+    rate(master, key, 1)
+    for step in range(BLOCK_MS // STEP_MS + 4):
+        flood = [client(f"{step:03}-{number:03}-{'x' * 120}", in_bytes=1_500) for number in range(20)]
+        clock.counts(key, client("billing", in_bytes=3_000), *flood)
+        await clock.steps(1)
+    with clock.plane.store.read() as connection:
+        [block] = rows.blocks(connection, [key], STEP_MS, _BEGIN_MS, _BEGIN_MS + BLOCK_MS)
+    assert len(block.data) < 20_000
+    span = Span(_BEGIN_MS, _BEGIN_MS + BLOCK_MS, STEP_MS)
+    names = restarted.series.names(key, Kind.CLIENT, span)
+    assert len(names) <= series.BLOCK_NAMES_MAX + 1 and "billing" in names
+    found = restarted.series.read(key, Kind.CLIENT, "billing", span)
+    assert {point[0] for point in found.columns.values()} == {93, 200} and len(found.columns) >= 59
+    sums = [0] * 60
+    for name in names:
+        for at_ms, point in restarted.series.read(key, Kind.CLIENT, name, span).columns.items():
+            sums[(at_ms - _BEGIN_MS) // STEP_MS] += point[0] or 0
+    assert set(sums[2:]) == {20 * 100 + 200}, "whatever has no series of its own is in the one without a name"
+
+
 async def test_no_tenant_sees_anothers_and_only_operators_all(
     operator: Caller, master: MasterServer, clock: Clock
 ) -> None:
@@ -183,8 +278,10 @@ async def test_no_tenant_sees_anothers_and_only_operators_all(
     own = await acme.order("own")
     for one in (made, own):
         rate(master, str(one["id"]), 5)
+    clock.counts(str(made["id"]), client("theirs", in_bytes=500))
+    clock.counts(str(own["id"]), client("ours", in_bytes=500))
     await clock.steps(1)
-    for path in ("series", "series/names", "marks"):
+    for path in ("series", "series/names", "marks", "series?kind=client&name=theirs"):
         refused = await acme("GET", f"instances/{made['id']}/{path}")
         absent = await acme("GET", f"instances/iaaaaaaaaaaa/{path}")
         assert refused.status_code == absent.status_code == 404
@@ -193,6 +290,9 @@ async def test_no_tenant_sees_anothers_and_only_operators_all(
         )
         assert (await acme("GET", path)).status_code == 403
     assert known(await told(acme, "instances/own/series"), "produce_bytes_per_s") == [5]
+    assert (await told(acme, "instances/own/series/names", kind="client"))["items"] == ["ours"]
+    theirs = await told(acme, "instances/own/series", kind="client", name="theirs")
+    assert theirs["newest_at_ms"] is None
     fleet = await told(operator, "series")
     assert (known(fleet, "produce_bytes_per_s"), known(fleet, "instances")) == ([10], [2])
 
@@ -214,7 +314,8 @@ async def test_what_is_refused(operator: Caller) -> None:
         f"name={'n' * 301}",
     ):
         assert (await operator("GET", f"instances/shop/series?{query}")).status_code == 422, query
-    assert (await operator("GET", "series?kind=topic")).status_code == 422
+    for kind in ("topic", "client"):
+        assert (await operator("GET", f"series?kind={kind}")).status_code == 422
 
 
 async def test_a_database_that_does_not_work_loses_history_and_nothing_else(

@@ -1,12 +1,14 @@
 """Connections, refused addresses and closes, over workers and their restarts."""
 
-from contracts.connected import Connected, ConnectedClient
+from contracts.connected import ClientIdSum, Connected, ConnectedClient
 from contracts.specs import GatewayClusterReport, GatewayInstanceReport, GatewayReport, RefusedAddress
 from contracts.upstream import ClusterTrouble
 from tenants.rules.acknowledgement import SILENT_AFTER_MS
+from tenants.rules.client_sums import ClientFigure, over_workers
 from tenants.rules.cluster_health import Illness, illness
 from tenants.rules.connected import clients_of
 from tenants.rules.gateway_reports import (
+    CLIENT_IDS_TOLD_ON,
     CLIENTS_TOLD_ON,
     COUNTS_TOLD_ON_MAX,
     REFUSALS_KEPT,
@@ -167,3 +169,76 @@ def test_other_control_processes_hear_of_every_count_by_turns_and_in_short() -> 
         assert len(found.items) == CLIENTS_TOLD_ON and found.others is not None
         assert sum(one.in_bytes_per_s for one in (*found.items, found.others)) == sum(range(81, 101))
     assert theirs.reports() == [], "what was heard is not told on"
+
+
+def _by_id(*ids: ClientIdSum) -> Connected:
+    """A count as long as a step."""
+    return Connected(seconds=15, count=1, by_client_id=ids)
+
+
+def _carried(client_id: str, in_bytes: int) -> ClientIdSum:
+    return ClientIdSum(client_id=client_id, connections=1, in_bytes=in_bytes)
+
+
+def _taken(ledger: GatewayLedger, now_ms: int, instance_id: str = "i1") -> dict[str, ClientFigure] | None:
+    found = ledger.take_sums(now_ms).get(instance_id, [])
+    return None if found is None else over_workers(found)
+
+
+def _steady(ledger: GatewayLedger, *gateways: str) -> None:
+    """Two counts, and a step: the next one begins with the second."""
+    for _ in range(2):
+        for name in gateways:
+            ledger.receive(_counted(name, _by_id(_carried("a", 1_500), _carried("", 15))), 0)
+    assert _taken(ledger, 0) is not None
+
+
+def test_what_clients_carried_is_taken_once_and_of_all_workers() -> None:
+    ledger = GatewayLedger()
+    _steady(ledger, "gateway-0", "gateway-1")
+    assert _taken(ledger, 0) == {"a": ClientFigure(200, 0, 0, 2, 0), "": ClientFigure(2, 0, 0, 2, 0)}
+    ledger.receive(_counted("gateway-0", _by_id(_carried("a", 1_500))), SILENT_AFTER_MS)
+    silent_ms = SILENT_AFTER_MS + 1
+    found = _taken(ledger, silent_ms)
+    assert found is not None and found["a"].in_bytes_per_s == 100, (
+        "gateway-1 is silent, and what it told is over"
+    )
+    ledger.forget(["i1"])
+    assert _taken(ledger, silent_ms) == {}
+
+
+def test_a_worker_that_was_started_anew_leaves_a_hole_until_it_has_counted() -> None:
+    ledger = GatewayLedger()
+    _steady(ledger, "gateway-0", "gateway-1")
+    ledger.receive(_report("gateway-0", boot_id="c", connections=0), 1_000)
+    found = _taken(ledger, 1_000)
+    assert found is not None and found["a"].in_bytes_per_s == 200, "what it told before it ended"
+    ledger.receive(_report("gateway-0", boot_id="c"), 2_000)
+    assert _taken(ledger, 2_000) is None, "it has connections, and who knows whose"
+    told = _by_id(_carried("a", 150))
+    counted = GatewayInstanceReport(instance_id="i1", connections=1, connected=told)
+    ledger.receive(
+        GatewayReport(consumer="gateway-0", boot_id="c", sent_at_ms=0, instances=(counted,)), 3_000
+    )
+    for _ in range(2):
+        found = _taken(ledger, 3_000)
+    assert found is not None and found["a"].in_bytes_per_s == 110
+
+
+def test_a_worker_that_does_not_count_by_ids_leaves_a_hole() -> None:
+    ledger = GatewayLedger()
+    ledger.receive(_counted("gateway-0", _told(_client("10.0.0.1", 5))), 0)
+    assert _taken(ledger, 0) is None
+
+
+def test_other_control_processes_hear_of_the_busiest_ids_and_of_every_byte() -> None:
+    ours, theirs = GatewayLedger(), GatewayLedger()
+    ids = tuple(_carried(f"c{number:02}", 15_000 - 150 * number) for number in range(20))
+    for at_ms in (0, 15_000):
+        ours.receive(_counted("gateway-0", _by_id(*ids, _carried("", 150))), at_ms)
+        for report, seen_ms in ours.reports():
+            theirs.hear(report, seen_ms)
+        found = _taken(theirs, at_ms)
+    assert found is not None and [*found] == [*(f"c{n:02}" for n in range(CLIENT_IDS_TOLD_ON)), ""]
+    assert sum(one.in_bytes_per_s for one in found.values()) == sum(one.in_bytes for one in ids) / 15 + 10
+    assert found[""].connections == len(ids) - CLIENT_IDS_TOLD_ON + 1

@@ -13,6 +13,7 @@ from tenants.rules.series import (
     REST,
     STEP_MS,
     Block,
+    Columns,
     Kind,
     Span,
     merged,
@@ -67,6 +68,36 @@ def test_the_busiest_have_series_and_the_others_add_up() -> None:
     others = [found[name] for name in order[NAMES_MAX:]]
     # Records add up; the rest is as late as the latest of them.
     assert list(kept[REST]) == [sum(one[0] for one in others), max(one[1] for one in others)]
+
+
+def test_names_that_come_and_go_within_a_block_are_bounded_and_nothing_is_lost() -> None:
+    """A client that names itself anew each time, beside one that stays."""
+    flood: dict[str, Columns] = {
+        f"random-{step}-{number:02}": {step * STEP_MS: [10 + number, 0, 1, 1, number]}
+        for step in range(60)
+        for number in range(NAMES_MAX)
+    }
+    named = {
+        "stays": {step * STEP_MS: [1, 1, 1, 1, 0] for step in range(60)},
+        REST: {0: [5, 0, 0, 7, None]},
+        **flood,
+    }
+    kept = series.narrowed({Kind.CLIENT: named})[Kind.CLIENT]
+    assert len(kept) == series.BLOCK_NAMES_MAX + 1
+    assert kept["stays"] == named["stays"]
+    assert {name[-2:] for name in kept if name not in ("stays", REST)} == {"19"}, (
+        "of equals those that do most"
+    )
+    for metric in range(4):
+        for step in range(60):
+            before, after = (
+                sum(one[step * STEP_MS][metric] or 0 for one in every.values() if step * STEP_MS in one)
+                for every in (named, kept)
+            )
+            assert before == after, (metric, step)
+    assert max(point[4] or 0 for point in kept[REST].values()) == 19
+    few = {Kind.TOPIC: {"t": {0: [1, None]}, REST: {0: [2, 3]}}}
+    assert series.narrowed(few) == few
 
 
 def test_longer_steps_average_rates_and_keep_what_was_largest() -> None:

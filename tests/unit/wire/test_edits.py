@@ -15,7 +15,7 @@ from kio.schema.fetch.v17.response import FetchableTopicResponse, FetchResponse,
 from tests.unit.wire.messages import FOREIGN, OWN, VIEW, map_fields, messages
 from wire import codec, edit_stream
 from wire.api_table import ApiKey
-from wire.build import build
+from wire.build import build, response
 from wire.edits import (
     EDITED,
     PRODUCE_BY_ID_FROM,
@@ -569,6 +569,25 @@ def test_a_foreign_topic_in_a_response_is_a_fault(name: str) -> None:
 def test_the_session_of_a_fetch_response_is_exposed() -> None:
     edit = edit_fetch_response(memoryview(fetch_response(OWN.prefix + "a")), 11, OWN)
     assert (edit.correlation_id, edit.error_code, edit.session_id) == (6, 0, 9)
+
+
+@pytest.mark.parametrize("version", range(14))
+def test_what_a_produce_response_tells_its_client_to_wait_is_exposed(version: int) -> None:
+    topics = [{"name": OWN.prefix + "a"}] if version < 13 else [{"topic_id": UUID(int=1)}]
+    told = {"throttle_time": codec.duration(1_234)} if version >= 1 else {}
+    message = response(ApiKey.PRODUCE, version, responses=topics, **told)
+    edit = edit_produce_response(memoryview(codec.framed_response(message, 6)), version, OWN, ANY_ID)
+    assert edit.throttle_time_ms == (1_234 if version >= 1 else 0)
+
+
+@pytest.mark.parametrize("version", range(4, 19))
+def test_what_a_fetch_response_tells_its_client_to_wait_is_exposed(version: int) -> None:
+    message = response(ApiKey.FETCH, version, throttle_time=codec.duration(1_234))
+    frame = memoryview(codec.framed_response(message, 6))
+    assert edit_fetch_response(frame, version, OWN, topic_ids=ANY_ID).throttle_time_ms == 1_234
+    editor = fetch_response_editor(version, OWN, topic_ids=ANY_ID)
+    editor.feed(frame)
+    assert editor.facts["throttle_time"] == 1_234
 
 
 def fetch_request(version: int, **fields: Any) -> bytes:
