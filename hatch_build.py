@@ -19,6 +19,13 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 NPM_TIMEOUT_S: Final = 300
 _EVENTS: Final = "text/event-stream"
+_IF_MATCH: Final[dict[str, Any]] = {
+    "name": "if-match",
+    "in": "header",
+    "required": False,
+    "description": "the ETag of what you have seen: 412 when it has been changed since",
+    "schema": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+}
 
 
 class BuildError(Exception):
@@ -91,12 +98,16 @@ def build_client(document: Path, package: Path) -> None:
 
 
 def _what_answers_json(document: dict[str, Any]) -> dict[str, Any]:
-    """The document without streams, whose functions would never return, and without answers as CSV."""
+    """The document without streams, whose functions would never return, and without answers as CSV; with
+    `if_match` where it is looked at, of which the document tells in words."""
     for path, methods in document["paths"].items():
         document["paths"][path] = {
             method: {
                 **one,
-                "parameters": [each for each in one.get("parameters", ()) if each["name"] != "format"],
+                "parameters": [
+                    *(each for each in one.get("parameters", ()) if each["name"] != "format"),
+                    *([_IF_MATCH] if "412" in one["responses"] else []),
+                ],
             }
             for method, one in methods.items()
             if not any(_EVENTS in answer.get("content", ()) for answer in one["responses"].values())

@@ -7,6 +7,8 @@ from typing import Final
 
 import msgspec
 
+from contracts.shapes import ADDRESS, LETTER, matching
+
 ANY: Final = 1
 """In a filter: whatever stands there."""
 MATCH: Final = 2
@@ -21,8 +23,12 @@ ANONYMOUS: Final = "User:ANONYMOUS"
 EVERYBODY: Final = "User:*"
 ACLS_MAX: Final = 1_000
 """ACLs of one instance."""
-_NAME_CHARS_MAX: Final = 249
-_PRINCIPAL_CHARS_MAX: Final = 128
+ACL_NAME_SHAPE: Final = f"^{LETTER}{{1,249}}$"
+ACL_PRINCIPAL_SHAPE: Final = f"^{USER_PREFIX}{LETTER}{{1,128}}$"
+ACL_HOST_SHAPE: Final = rf"^(\*|{ADDRESS})$"
+_NAME: Final = matching(ACL_NAME_SHAPE)
+_PRINCIPAL: Final = matching(ACL_PRINCIPAL_SHAPE)
+_HOST: Final = matching(ACL_HOST_SHAPE)
 
 
 class ResourceType(IntEnum):
@@ -126,27 +132,26 @@ class AclFault(ValueError):  # noqa: N818 - of who asks
 
 def checked(acl: Acl) -> Acl:
     """The ACL as it is kept: hosts have one spelling. Raises: AclFault."""
-    if not 0 < len(acl.name) <= _NAME_CHARS_MAX:
-        raise AclFault("name", f"a resource's name has 1 to {_NAME_CHARS_MAX} characters")
+    if _NAME.match(acl.name) is None:
+        raise AclFault("name", "a resource's name has 1 to 249 characters, none of them a control character")
     if acl.resource_type is ResourceType.CLUSTER and acl.name != CLUSTER_NAME:
         raise AclFault("name", f"the only resource of type cluster is {CLUSTER_NAME}")
     if acl.pattern_type is PatternType.PREFIXED and acl.name == EVERYTHING:
         raise AclFault("name", "every name is the literal '*': as a prefix it means names that begin with it")
-    user = acl.principal.removeprefix(USER_PREFIX)
-    if user == acl.principal or not 0 < len(user) <= _PRINCIPAL_CHARS_MAX:
-        raise AclFault("principal", f"a principal is {USER_PREFIX} and a name, {EVERYBODY} or {ANONYMOUS}")
-    if not all(letter.isprintable() for letter in acl.name + acl.principal):
-        raise AclFault("name", "names have no control characters")
+    if _PRINCIPAL.match(acl.principal) is None:
+        raise AclFault(
+            "principal",
+            f"a principal is {USER_PREFIX} and a name of up to 128 characters, {EVERYBODY} or {ANONYMOUS}",
+        )
     return msgspec.structs.replace(acl, host=_host(acl.host))
 
 
 def _host(host: str) -> str:
+    if _HOST.match(host) is None:
+        raise AclFault("host", "a host is an address, not a network or a name, or '*'")
     if host == EVERYTHING:
         return host
-    try:
-        address = ipaddress.ip_address("" if "%" in host else host)
-    except ValueError as error:
-        raise AclFault("host", "a host is an address, not a network or a name, or '*'") from error
+    address = ipaddress.ip_address(host)
     return str(getattr(address, "ipv4_mapped", None) or address)
 
 

@@ -4,8 +4,9 @@ A physical name is `<instance id>.<name>`. The id has a fixed length, so adding 
 table, and no tenant can forge a separator.
 """
 
-import re
 from typing import Final
+
+from contracts.shapes import matching
 
 ID_ALPHABET: Final = "abcdefghijklmnopqrstuvwxyz234567"
 ID_LENGTH: Final = 12
@@ -17,13 +18,17 @@ SYSTEM_INSTANCE_ID: Final = "i00000000000"
 
 TOPIC_NAME_BYTES_MAX: Final = 249 - SCOPE_LENGTH
 
-_ID = re.compile(r"i[a-z2-7]{11}\Z")
-_TOPIC = re.compile(r"[a-zA-Z0-9._-]+\Z")
+ID_SHAPE: Final = r"^i([a-z2-7]{11}|0{11})$"
+"""What an instance id looks like, that of the system instance included."""
+TOPIC_SHAPE: Final = rf"^[a-zA-Z0-9._-]{{1,{TOPIC_NAME_BYTES_MAX}}}$"
+"""What a topic's name looks like, of those that are none but `.` and `..`."""
+_ID: Final = matching(ID_SHAPE)
+_TOPIC: Final = matching(TOPIC_SHAPE)
 
 
 def is_instance_id(text: str) -> bool:
     """Whether `text` has the form of an instance id (the system instance included)."""
-    return text == SYSTEM_INSTANCE_ID or _ID.match(text) is not None
+    return _ID.match(text) is not None
 
 
 def physical_name(instance_id: str, name: str) -> str:

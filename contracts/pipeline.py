@@ -11,6 +11,12 @@ TABLES_DIR: Final = "tables"
 """Below `DATA/pipeline`: one folder per Delta table that the console shows."""
 
 Figure = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+Time = Annotated[int, msgspec.Meta(ge=0, le=253_402_300_799_999)]
+"""Epoch ms until the end of the year 9999: later times cannot be shown."""
+
+
+FIGURES_MAX: Final = 32
+"""Figures of a run."""
 
 
 class JobState(StrEnum):
@@ -32,13 +38,15 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     subject: Annotated[str, msgspec.Meta(max_length=300)] = ""
     """What it works on, for people: an instance and topics."""
     state: JobState
-    started_at_ms: Figure
-    updated_at_ms: Figure
+    started_at_ms: Time
+    updated_at_ms: Time
     planned: Figure = 0
     """Units of work that are planned; 0: not known yet, or a job without an end."""
     done: Figure = 0
     unit: Annotated[str, msgspec.Meta(max_length=32)] = "records"
-    figures: dict[Annotated[str, msgspec.Meta(max_length=64)], Figure] = {}
+    figures: Annotated[
+        dict[Annotated[str, msgspec.Meta(max_length=64)], Figure], msgspec.Meta(max_length=FIGURES_MAX)
+    ] = {}
     """Totals of this run by name: `rows`, `bytes`, `dead_letters`, `lag_records` ..."""
     error: Annotated[str, msgspec.Meta(max_length=2000)] = ""
     """One sentence; empty unless failed."""

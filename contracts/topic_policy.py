@@ -10,6 +10,7 @@ instance change (ADR-0021).
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
+from contracts.shapes import matching
 from contracts.specs import Engine, Limits
 
 MIB: Final = 1024 * 1024
@@ -74,12 +75,14 @@ def _message_bytes(value: str, limits: Limits) -> str | None:
     return _integer(value, 0, limits.message_bytes_max)
 
 
+_RATIO_SHAPE: Final = r"^\s*\+?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?\s*$"
+_RATIO: Final = matching(_RATIO_SHAPE)
+
+
 def _ratio(value: str, _limits: Limits) -> str | None:
-    try:
-        number = float(value)
-    except ValueError:
+    if _RATIO.match(value) is None:
         return f"must be a number, not '{_shown(value)}'"
-    return None if 0 <= number <= 1 else f"must be between 0 and 1, not {_shown(value)}"
+    return None if float(value) <= 1 else f"must be between 0 and 1, not {_shown(value)}"
 
 
 ALLOWED: Final[dict[str, AllowedConfig]] = {
@@ -146,6 +149,8 @@ def _is_false(value: str, _limits: Limits) -> str | None:
     return None if value.strip().lower() == "false" else "can only be false here"
 
 
+_BOOLEAN_SHAPE: Final = r"^\s*([Tt][Rr][Uu][Ee]|[Ff][Aa][Ll][Ss][Ee])\s*$"
+_FALSE_SHAPE: Final = r"^\s*[Ff][Aa][Ll][Ss][Ee]\s*$"
 _IGNORED: Final[dict[str, _Rule]] = {
     "compression.gzip.level": _between(-1, 9),
     "compression.lz4.level": _between(1, 17),
@@ -176,6 +181,19 @@ _ONLY_FALSE: Final[dict[str, _Rule]] = dict.fromkeys(
 """Taken when they ask for what is so anyway. Another value would promise what is not given: refused."""
 _NOT_KEPT: Final = _IGNORED | _ONLY_FALSE
 NOT_KEPT_KEYS: Final = frozenset(_NOT_KEPT)
+_NUMBER_SHAPE: Final = r"^\s*-?[0-9]{1,19}\s*$"
+CONFIG_SHAPES: Final[dict[str, str]] = dict.fromkeys((*ALLOWED, *_NOT_KEPT), _NUMBER_SHAPE) | {
+    "cleanup.policy": r"^\s*(delete|compact|delete\s*,\s*compact|compact\s*,\s*delete)\s*$",
+    "compression.type": "^(producer|uncompressed|gzip|snappy|lz4|zstd)$",
+    "message.timestamp.type": "^(CreateTime|LogAppendTime)$",
+    "min.cleanable.dirty.ratio": _RATIO_SHAPE,
+    "message.format.version": r"^[\s\S]*\S[\s\S]*$",
+    **dict.fromkeys(("message.downconversion.enable", "preallocate"), _BOOLEAN_SHAPE),
+    **dict.fromkeys(_ONLY_FALSE, _FALSE_SHAPE),
+}
+"""What a value of each key that may be named looks like. Whether a number is within bounds, which limits of
+the instance may be, is for `check` to say."""
+_SHAPES: Final = {name: matching(shape) for name, shape in CONFIG_SHAPES.items()}
 _CLAMPED: Final = {
     "segment.bytes": (SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX),
     "segment.ms": (SEGMENT_MS_MIN, _I64_MAX),
@@ -202,6 +220,12 @@ def check_all(configs: Mapping[str, str | None], limits: Limits) -> str | None:
         if fault is not None:
             return fault
     return None
+
+
+def is_shaped(name: str, value: str | None) -> bool:
+    """Whether a key may be named, and its value looks like one of it."""
+    shape = _SHAPES.get(name)
+    return shape is not None and (value is None or shape.match(value) is not None)
 
 
 def is_settable(name: str) -> bool:

@@ -261,8 +261,11 @@ def _failure(response: httpx.Response) -> CommandError:
         ]
         for fault in told:
             sentence = sentence.replace(f"{fault['field']}: ", f"{_option(fault['field'])}: ", 1)
+        is_unfit = problem.get("type") == "urn:portico:problem:does-not-fit"
     except (ValueError, AttributeError, KeyError):
         sentence, faults = f"the console answered {response.status_code} {response.reason_phrase}", []
+        is_unfit = False
     if faults:
         sentence = f"{sentence.rstrip('.')} ({'; '.join(faults)})"
-    return CommandError(sentence, EXIT_USAGE if response.status_code in (400, 422) else 1)
+    is_usage = is_unfit or response.status_code in (400, 415, 422)
+    return CommandError(sentence, EXIT_USAGE if is_usage else 1)

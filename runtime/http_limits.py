@@ -21,10 +21,10 @@ class HttpLimits:
 
     port: str
     """Its name in metrics: `public` or `internal`."""
-    head_bytes_max: int = 16 * 1024
+    head_bytes_max: int = 40 * 1024
     """Request line and headers together."""
-    line_bytes_max: int = 8 * 1024
-    """One of them."""
+    line_bytes_max: int = 32 * 1024
+    """One of them: what the API's document admits in a query fits, escaped, also where a text is too long."""
     header_lines_max: int = 100
     """Beside the request line."""
     head_timeout_s: float = 10.0

@@ -14,6 +14,8 @@ from runtime.trusted import verify_of
 T = TypeVar("T")
 INTERNAL_LIMITS: Final = HttpLimits(
     port="internal",
+    head_bytes_max=16 * 1024,
+    line_bytes_max=8 * 1024,
     body_bytes_max=17 * 1024 * 1024,
     connections_max=4_096,
     connections_per_address_max=2_048,

@@ -50,10 +50,11 @@ from tenants.api import (
 )
 from tenants.api.conditional import NotModified
 from tenants.api.idempotency import IdempotencyKeys
-from tenants.api.middleware import Authenticate, BodyLimit, SecurityHeaders, Turns
+from tenants.api.middleware import Authenticate, BodyLimit, Heads, SecurityHeaders, Turns
 from tenants.api.pages import CompressedPages
 from tenants.api.request_ids import RequestIds
 from tenants.api.schema import openapi
+from tenants.api.versions import conditional
 from tenants.ckafka.endpoint import CkafkaEndpoint
 from tenants.console import Console
 from tenants.internal import collectors, create_internal_routes
@@ -133,7 +134,8 @@ def create_console_app(console: Console, traced: TracerProvider | None = None) -
     problems.install(app)
     for router in _ROUTERS:
         app.include_router(router)
-    app.openapi = openapi(app)  # type: ignore[method-assign]
+    routes = (route for router in _ROUTERS for route in router.routes)
+    app.openapi = openapi(app, conditional(routes))  # type: ignore[method-assign]
     _add_pages(app)
     # The last added runs first.
     app.add_middleware(NotModified)
@@ -141,6 +143,7 @@ def create_console_app(console: Console, traced: TracerProvider | None = None) -
     app.add_middleware(BodyLimit, bytes_max=BODY_BYTES_MAX, strangers_bytes_max=STRANGERS_BODY_BYTES_MAX)
     app.add_middleware(Turns, requests=console.requests)
     app.add_middleware(Authenticate, accounts=console.accounts, rates=console.rates)
+    app.add_middleware(Heads)
     app.add_middleware(CkafkaEndpoint, plane=console)
     app.add_middleware(SecurityHeaders)
     app.add_middleware(GZipMiddleware, minimum_size=COMPRESSED_BYTES_MIN, compresslevel=4)

@@ -11,8 +11,9 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from contracts.pipeline import FIGURES_MAX
 from runtime.clock import epoch_ms
-from tenants.rules.pipeline_runs import FIGURES_MAX, RunState
+from tenants.rules.pipeline_runs import RunState
 from tenants.store.engine import StoreFault
 from tenants.usecases.pipeline_runs import JobOverview, PipelineRuns
 

@@ -11,13 +11,14 @@ from contracts.quota_view import QuotaOverview, QuotaView
 from runtime.clock import monotonic_ms
 from runtime.internal_http import InternalClient, InternalError
 from runtime.logs import get_logger
-from tenants.rules.errors import Unavailable
+from tenants.rules.errors import Conflict, Unavailable
 from tenants.usecases.instances import Usage
 
 _log = get_logger(__name__)
 _FRESH_MS: Final = 900
 _TIMEOUT_S: Final = 3.0
 NO_MASTER: Final = "the quota master does not answer: instances work on, try again in a few seconds"
+_NOT_YET: Final = "the quota master does not know the instance yet: try again in a second"
 
 
 class QuotaSource:
@@ -60,19 +61,17 @@ class QuotaSource:
         await self.overview()
         view = self._by_id.get(instance_id)
         if view is None:
-            raise Unavailable("the quota master does not know the instance yet: try again in a second")
+            raise Unavailable(_NOT_YET)
         return view
 
     async def with_history(self, instance_id: str, seconds: int) -> QuotaView:
-        """One instance with its last seconds. Raises: Unavailable."""
+        """One instance with its last seconds. Raises: Conflict just after it was made, Unavailable."""
         path = f"/internal/v1/instances/{quote(instance_id)}/quota"
         try:
             return await self._client.get(path, QuotaView, params={"seconds": seconds}, timeout_s=_TIMEOUT_S)
         except InternalError as error:
             if error.status == 404:
-                raise Unavailable(
-                    "the quota master does not know the instance yet: try again in a second"
-                ) from error
+                raise Conflict(_NOT_YET) from error
             raise Unavailable(NO_MASTER) from error
 
     async def usage(self) -> dict[str, QuotaView]:
@@ -92,6 +91,6 @@ class QuotaSource:
         """Stored bytes and partitions of one instance as of now, as far as known."""
         try:
             view = await self.with_history(instance_id, 0)
-        except Unavailable:
+        except (Conflict, Unavailable):
             return Usage()
         return Usage(view.stored_bytes, sum(broker.partitions_led for broker in view.brokers))

@@ -2,9 +2,10 @@
 
 from datetime import datetime
 
-from pydantic import AwareDatetime, Field
+from pydantic import Field
 
 from tenants.api.models import RequestModel, ViewModel
+from tenants.api.times import Time
 from tenants.rules.alarms import AlarmEvent, AlarmKind, AlarmState, Severity
 
 _WINDOW = "over so many minutes; 0 where the figure is one of now"
@@ -122,6 +123,4 @@ class AlarmHistory(ViewModel):
 class SilenceOrder(RequestModel):
     """PUT .../alarms/{kind}/silence."""
 
-    until: AwareDatetime = Field(
-        strict=False, description="within 30 days", examples=["2026-11-24T08:00:00Z"]
-    )
+    until: Time = Field(strict=False, description="within 30 days", examples=["2026-11-24T08:00:00Z"])

@@ -10,11 +10,9 @@ from fastapi import APIRouter, Path, Query
 from runtime.clock import epoch_ms
 from tenants.api import alarm_models as models
 from tenants.api import views
-from tenants.api.context import Asker, Found, Paging, Plane, Tenant, after_key, at, home_or_all
+from tenants.api.context import Asker, Found, Paging, Plane, Tenant, after_key, at, bad_cursor, home_or_all
 from tenants.console import Console
 from tenants.rules.alarms import MEANINGS, AlarmKind, Rule, shown_state
-from tenants.rules.errors import Invalid
-from tenants.rules.lifecycle import Fault
 from tenants.rules.model import Caller, Instance
 from tenants.usecases.alarms import Listed, Shown, Told
 
@@ -35,7 +33,7 @@ async def raised_alarms(
     after = after_key(page, str, str, str)
     if after is not None:
         if after[1] not in _KINDS:
-            raise Invalid([Fault("cursor", "is not a next_cursor of this listing")])
+            raise bad_cursor()
         after = (after[0], _KINDS[after[1]], after[2])
     found = await asyncio.to_thread(plane.alarms.raised, home, after, page.limit)
     listed = _list(found, caller)

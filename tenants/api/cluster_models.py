@@ -3,11 +3,13 @@
 from datetime import datetime
 from typing import Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from contracts.specs import Engine
 from contracts.upstream import ClusterTrouble
 from tenants.api.models import RequestModel, ViewModel
+from tenants.api.shapes import NULL, of, where
+from tenants.usecases.clusters import BOOTSTRAP_SHAPE
 
 
 class DamagedLogView(ViewModel):
@@ -76,6 +78,18 @@ class SecurityView(ViewModel):
 class SecurityOrder(RequestModel):
     """What a cluster asks for: nothing, unless said."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "if": of("mechanism", mechanism={"not": NULL}),
+            "then": of("user", user={"minLength": 1}),
+            "else": of(user={"maxLength": 0}),
+            "dependentSchemas": {
+                name: where(name, True, of("tls", tls={"const": True}))
+                for name in ("has_ca", "has_certificate")
+            },
+        }
+    )
+
     tls: bool = Field(default=False, description="whether TLS is spoken")
     has_ca: bool = Field(default=False, description="whether ca.pem says whose certificates are trusted")
     has_certificate: bool = Field(default=False, description="whether brokers are shown client.pem")
@@ -88,7 +102,12 @@ class SecurityOrder(RequestModel):
 class ClusterOrder(RequestModel):
     """PUT /v1/clusters/{name}."""
 
-    bootstrap: str = Field(max_length=2000, description="some of its brokers", examples=["kafka-1:9093"])
+    bootstrap: str = Field(
+        max_length=2000,
+        description="some of its brokers",
+        examples=["kafka-1:9093"],
+        json_schema_extra={"pattern": BOOTSTRAP_SHAPE},
+    )
     security: SecurityOrder = SecurityOrder()
 
 

@@ -20,12 +20,13 @@ from tenants.backend.apache import LACKS, QUOTAS_NOT_SET
 from tenants.backend.facts import ClusterFacts, PartitionState
 from tenants.console import Console
 from tenants.rules.errors import Unavailable
-from tenants.usecases.clusters import NAME
+from tenants.usecases.clusters import NAME_SHAPE
 
 router = APIRouter(prefix="/v1", tags=["operations"])
 Name = Annotated[str, Path(max_length=64, description="the id of the cluster")]
 NewName = Annotated[
-    str, Path(pattern=NAME, description="its id: lower-case letters, digits and '-'", examples=["kafka-2"])
+    str,
+    Path(pattern=NAME_SHAPE, description="its id: lower-case letters, digits and '-'", examples=["kafka-2"]),
 ]
 
 

@@ -1,18 +1,22 @@
 """How messages are read: the schema registry of an instance, schemas and masked fields of a topic."""
 
 import asyncio
-from typing import Annotated
+from typing import Annotated, Final
 
 from fastapi import APIRouter
-from pydantic import Field, StringConstraints
+from pydantic import ConfigDict, Field, StringConstraints
 
+from contracts.shapes import BASE_URL_SHAPE
 from tenants.api.context import Asker, Found, Plane
 from tenants.api.models import RequestModel, ViewModel
+from tenants.api.shapes import NULL, Schema, of, where
 from tenants.api.topics import Topic
 from tenants.backend.topics import check_name
 from tenants.rules.decoding import (
     MASKED_CHARACTERS_MAX,
     MASKED_MAX,
+    MASKED_SHAPE,
+    MESSAGE_SHAPE,
     SCHEMA_CHARACTERS_MAX,
     Decoding,
     SchemaKind,
@@ -32,6 +36,9 @@ _HEADER = "whether values begin with the five bytes of a registry's serializers,
 _FIELDS = "names, which mask a field wherever it is, or paths from the root, through lists: `customer.email`"
 _HEADERS = "names of headers whose values are masked"
 _Name = Annotated[str, StringConstraints(min_length=1, max_length=MASKED_CHARACTERS_MAX)]
+_Field = Annotated[_Name, Field(json_schema_extra={"pattern": MASKED_SHAPE})]
+_NONE: Final[Schema] = {"maxLength": 0}
+_SOME: Final[Schema] = {"minLength": 1}
 
 
 class SchemaRegistrySet(RequestModel):
@@ -41,9 +48,15 @@ class SchemaRegistrySet(RequestModel):
         max_length=URL_CHARACTERS_MAX,
         description=_URL,
         examples=_URLS,
-        json_schema_extra={"pattern": "^https?://[!-~]+$"},
+        json_schema_extra={"pattern": BASE_URL_SHAPE},
     )
-    user: str = Field(default="", max_length=200, description="who asks; empty: nobody", examples=["portico"])
+    user: str = Field(
+        default="",
+        max_length=200,
+        description="who asks; empty: nobody",
+        examples=["portico"],
+        json_schema_extra={"pattern": "^[^:]*$"},
+    )
     password: str = Field(default="", max_length=1_000, description="its password; it is never told again")
 
 
@@ -58,6 +71,20 @@ class SchemaRegistryView(ViewModel):
 class DecodingSet(RequestModel):
     """PUT .../decoding: all of it anew."""
 
+    model_config = ConfigDict(
+        json_schema_extra=where(
+            "kind",
+            SchemaKind.PROTOBUF.value,
+            of("schema_text", message={"anyOf": [_NONE, {"pattern": MESSAGE_SHAPE}]}, schema_text=_SOME),
+            {"properties": {"message": _NONE}}
+            | {
+                "if": of("kind", kind={"not": NULL}),
+                "then": of("schema_text", schema_text=_SOME),
+                "else": of(schema_text=_NONE, has_registry_header={"const": False}),
+            },
+        )
+    )
+
     kind: SchemaKind | None = Field(default=None, strict=False, description=_KIND, examples=[None])
     # The text is checked with the rest of it, by the schema's own library.
     schema_text: str = Field(
@@ -65,7 +92,7 @@ class DecodingSet(RequestModel):
     )
     message: str = Field(default="", max_length=1_000, description=_MESSAGE, examples=[""])
     has_registry_header: bool = Field(default=False, description=_HEADER, examples=[False])
-    masked_fields: list[_Name] = Field(
+    masked_fields: list[_Field] = Field(
         default=[], max_length=MASKED_MAX, description=_FIELDS, examples=[["email"]]
     )
     masked_headers: list[_Name] = Field(

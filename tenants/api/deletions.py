@@ -11,7 +11,8 @@ from runtime.clock import monotonic_ms
 from tenants.api import models
 from tenants.api.context import Asker, Paging, Plane, Tenant, after_key, at, home_or_all
 from tenants.api.following import CHANGES, LASTS, Followed
-from tenants.api.models import Bytes, RequestModel, ViewModel
+from tenants.api.models import RequestModel, ViewModel
+from tenants.api.shapes import Capacity, Name, Rate
 from tenants.console import Console
 from tenants.found import Found
 from tenants.rules.errors import NotFound
@@ -48,7 +49,9 @@ class DeletedList(ViewModel):
 class Undelete(RequestModel):
     """POST .../undelete."""
 
-    name: str | None = Field(default=None, description="another name, where its own is taken")
+    name: Name | None = Field(
+        default=None, description="another name, where its own is taken", examples=["shop-2"]
+    )
 
 
 _AS_IT_WAS: Final = Undelete()
@@ -78,10 +81,10 @@ class Adopt(RequestModel):
     """POST .../adopt: the owner, and what nobody knows any more."""
 
     tenant: str = Field(min_length=1, max_length=64, examples=["acme"])
-    name: str | None = None
-    produce_rate_bytes_per_s: Bytes | None = None
-    consume_rate_bytes_per_s: Bytes | None = None
-    capacity_bytes: Bytes | None = None
+    name: Name | None = None
+    produce_rate_bytes_per_s: Rate | None = None
+    consume_rate_bytes_per_s: Rate | None = None
+    capacity_bytes: Capacity | None = None
 
 
 @router.get("/deleted-instances")

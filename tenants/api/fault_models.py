@@ -1,21 +1,37 @@
 """Injected faults as the API takes and shows them."""
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Final
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from contracts.injected_faults import DELAY_MS_MAX, DURATION_S_MAX, FaultKind
 from tenants.api.models import RequestModel, ViewModel
-from tenants.rules.fault_orders import ABOVE_BYTES_MAX, DURATION_S_DEFAULT
+from tenants.api.shapes import NULL, Schema, by, of, where
+from tenants.rules.fault_orders import ABOVE_BYTES_MAX, APIS, DURATION_S_DEFAULT, PARAMETERS, REQUIRED
 
 _KIND = "what clients are made to feel; docs/faults.md says what each kind does"
 Share = Annotated[int, Field(ge=1, le=100)]
 Delay = Annotated[int, Field(ge=1, le=DELAY_MS_MAX)]
 
 
+_NAMED: Final = frozenset().union(*PARAMETERS.values())
+
+
+def _taking(kind: FaultKind) -> Schema:
+    """What goes with one kind of fault, and nothing else."""
+    others: dict[str, Schema] = dict.fromkeys(sorted(_NAMED - PARAMETERS[kind]), NULL)
+    required = REQUIRED.get(kind)
+    if required is not None:
+        return of(required, **{required: {"not": NULL}}, **others)
+    alone = where("once", True, of(share_percent=NULL)) if "once" in PARAMETERS[kind] else {}
+    return of(**others) | alone
+
+
 class FaultStart(RequestModel):
     """POST .../faults: one fault of the instance that begins now. Parameters go with kinds."""
+
+    model_config = ConfigDict(json_schema_extra=by("kind", {kind: _taking(kind) for kind in PARAMETERS}))
 
     kind: FaultKind = Field(strict=False, description=_KIND, examples=["latency"])
     duration_s: int = Field(
@@ -30,7 +46,7 @@ class FaultStart(RequestModel):
     throttle_time_ms: Delay | None = Field(
         default=None, description="of throttling: what answers say, and is waited (ms)", examples=[None]
     )
-    apis: list[str] | None = Field(
+    apis: list[Annotated[str, Field(json_schema_extra={"enum": sorted(APIS)})]] | None = Field(
         default=None,
         max_length=50,
         description="of latency: only these APIs, by the names that metrics have; null: all",

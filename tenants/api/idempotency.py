@@ -10,6 +10,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from contracts.shapes import matching
 from tenants.api.problems import of_refusal, problem
 from tenants.rules.model import Caller
 from tenants.store.engine import StoreFault
@@ -18,7 +19,10 @@ from tenants.usecases.idempotency import Begun, Idempotency
 
 HEADER: Final = "Idempotency-Key"
 REPLAYED: Final = "Idempotency-Replayed"
-_GIVEN: Final = re.compile(r'"?([\x21\x23-\x7e]{1,255})"?')
+_LETTERS: Final = "[!#-~]{1,255}"
+GIVEN_SHAPE: Final = f'^({_LETTERS}|"{_LETTERS}")$'
+"""What a key looks like; the draft has it in quotes."""
+_GIVEN: Final = matching(GIVEN_SHAPE)
 _KEPT_HEADERS: Final = ("content-type", "location", "operation-location", "etag", "retry-after")
 _SECRETS: Final = re.compile(
     r"/v1/(webhooks|keys(/[^/]+/rotate)?|access-keys|invitations|members/[^/]+/reset-password|instances/[^/]+/users(/[^/]+/password)?)"
@@ -49,14 +53,14 @@ class IdempotencyKeys:
         if caller is None or scope["method"] != "POST" or HEADER not in Headers(scope=scope):
             await self._app(scope, receive, send)
             return
-        given = _GIVEN.fullmatch(Headers(scope=scope)[HEADER].strip())
-        if given is None:
+        given = Headers(scope=scope)[HEADER].strip()
+        if _GIVEN.match(given) is None:
             await problem(HTTPStatus.BAD_REQUEST, _WRONG, scope["path"])(scope, receive, send)
             return
         try:
             body = await _whole(receive)
-            fingerprint = _fingerprint(given[1], scope, body)
-            begun = await asyncio.to_thread(self._keys.begin, caller, given[1], fingerprint)
+            fingerprint = _fingerprint(given.strip('"'), scope, body)
+            begun = await asyncio.to_thread(self._keys.begin, caller, given.strip('"'), fingerprint)
         except HTTPException as error:  # the body is too large
             await problem(error.status_code, str(error.detail), scope["path"])(scope, receive, send)
             return
@@ -164,7 +168,7 @@ def _fingerprint(key: str, scope: Scope, body: bytes) -> str:
 async def _replay(known: Known, fingerprint: str, scope: Scope, receive: Receive, send: Send) -> None:
     path = scope["path"]
     if known.fingerprint != fingerprint:
-        answer = problem(HTTPStatus.UNPROCESSABLE_ENTITY, _OTHER, path, title="Idempotency key reused")
+        answer = problem(HTTPStatus.CONFLICT, _OTHER, path, title="Idempotency key reused")
         await answer(scope, receive, send)
     elif known.status is None:
         answer = problem(

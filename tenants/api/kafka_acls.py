@@ -4,11 +4,16 @@ import asyncio
 from typing import Annotated, Final, Literal, TypeAlias
 
 from fastapi import APIRouter, Depends, Query
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from contracts.acls import (
+    ACL_HOST_SHAPE,
+    ACL_NAME_SHAPE,
+    ACL_PRINCIPAL_SHAPE,
     ACLS_MAX,
     ANY,
+    CLUSTER_NAME,
+    EVERYTHING,
     MATCH,
     Acl,
     AclFilter,
@@ -19,10 +24,11 @@ from contracts.acls import (
 )
 from tenants.api.context import Found, Plane
 from tenants.api.models import RequestModel, ViewModel
+from tenants.api.shapes import of, where
 from tenants.api.versions import Changing, Versioned
 from tenants.console import Console
 from tenants.rules.errors import Invalid
-from tenants.rules.lifecycle import Fault
+from tenants.rules.lifecycle import unfit
 from tenants.rules.model import Instance
 from tenants.usecases.instances import Instances
 
@@ -53,11 +59,24 @@ _PRINCIPAL: Final = (
 class AclModel(RequestModel):
     """One rule, in Kafka's words."""
 
+    model_config = ConfigDict(
+        json_schema_extra=where("resource_type", "cluster", of(resource_name={"const": CLUSTER_NAME}))
+        | {"not": of("pattern_type", pattern_type={"const": "prefixed"}, resource_name={"const": EVERYTHING})}
+    )
+
     resource_type: ResourceWord = Field(description="what it is about", examples=["topic"])
     pattern_type: PatternWord = Field(default="literal", description="how the name is meant")
-    resource_name: str = Field(max_length=_NAME_CHARS_MAX, description=_NAME, examples=["orders"])
-    principal: str = Field(max_length=_NAME_CHARS_MAX, description=_PRINCIPAL, examples=["User:orders-app"])
-    host: str = Field(default="*", max_length=64, description="an address, or `*`")
+    resource_name: str = Field(
+        description=_NAME, examples=["orders"], json_schema_extra={"pattern": ACL_NAME_SHAPE}
+    )
+    principal: str = Field(
+        description=_PRINCIPAL,
+        examples=["User:orders-app"],
+        json_schema_extra={"pattern": ACL_PRINCIPAL_SHAPE},
+    )
+    host: str = Field(
+        default="*", description="an address, or `*`", json_schema_extra={"pattern": ACL_HOST_SHAPE}
+    )
     operation: OperationWord = Field(description="what somebody does with it", examples=["read"])
     permission: PermissionWord = Field(default="allow", description="`deny` goes before `allow`")
 
@@ -145,7 +164,7 @@ async def enforce_acls(plane: Plane, change: Changing, body: AclEnforcement) -> 
 async def delete_acls(change: Changing, meant: Meant) -> AclDeletion:
     """Delete the ACLs that the query says; one without any part is refused."""
     if meant == AclFilter():
-        raise Invalid([Fault("query", "say which: give one of resource_type, resource_name, principal, ...")])
+        raise Invalid([unfit("query", "say which: give one of resource_type, resource_name, principal, ...")])
     cases = change.plane.instances.expecting(change.version.expected)
     changed, (deleted,) = await asyncio.to_thread(
         cases.delete_acls, change.caller, change.instance.id, [meant]

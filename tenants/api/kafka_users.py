@@ -9,6 +9,7 @@ from contracts.users import KafkaUser, Mechanism
 from tenants import credentials
 from tenants.api.context import Found, Plane
 from tenants.api.models import RequestModel, ViewModel
+from tenants.api.shapes import Name
 from tenants.api.versions import Changing, Versioned
 from tenants.console import Console
 from tenants.rules.errors import NotFound
@@ -35,11 +36,7 @@ Password = Annotated[
 class KafkaUserCreate(RequestModel):
     """POST .../users."""
 
-    name: str = Field(
-        description="letters, digits, '.', '_' and '-'",
-        examples=["orders-app"],
-        json_schema_extra={"pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"},
-    )
+    name: Name = Field(description="letters, digits, '.', '_' and '-'", examples=["orders-app"])
     password: Password = None
     superuser: bool = Field(default=False, description=_SUPERUSER)
 

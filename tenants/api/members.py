@@ -10,6 +10,7 @@ from pydantic import Field
 from tenants.api import models, views
 from tenants.api.context import Asker, Paging, Plane, Tenant, after_key, at
 from tenants.api.models import RequestModel, ViewModel
+from tenants.api.shapes import Name
 from tenants.rules.members import INVITATION_HOURS, INVITATION_HOURS_MAX
 from tenants.rules.model import Caller
 from tenants.rules.permissions import Role
@@ -53,9 +54,7 @@ class MemberChange(RequestModel):
 class InvitationCreate(RequestModel):
     """POST /v1/invitations."""
 
-    name: str = Field(
-        min_length=1, max_length=64, description="letters, digits, '.', '_' and '-'", examples=["ann"]
-    )
+    name: Name = Field(description="letters, digits, '.', '_' and '-'", examples=["ann"])
     role: Role = Field(strict=False, default=Role.DEVELOPER)
     valid_hours: int = Field(
         default=INVITATION_HOURS, ge=1, le=INVITATION_HOURS_MAX, description="how long the link is good"

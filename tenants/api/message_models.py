@@ -4,9 +4,10 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from tenants.api.models import Count, RequestModel, ViewModel
+from tenants.api.shapes import of, where
 from tenants.rules.decoding import SchemaKind
 from tenants.rules.message_text import Shown
 
@@ -136,8 +137,20 @@ class SentHeader(RequestModel):
     value: str | None = Field(default=None, max_length=100_000, examples=["console"])
 
 
+HEX_SHAPE: Final = r"^([0-9A-Fa-f]{2})*$"
+_HEX: Final = {"pattern": HEX_SHAPE}
+
+
 class MessageSend(RequestModel):
     """POST a message."""
+
+    model_config = ConfigDict(
+        json_schema_extra=where(
+            "encoding",
+            SendEncoding.HEX.value,
+            of(key=_HEX, value=_HEX, headers={"items": of(value=_HEX)}),
+        )
+    )
 
     partition: Count | None = Field(
         default=None, description="left out: by the key, as Kafka's Java client chooses; without a key any"

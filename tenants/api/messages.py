@@ -1,16 +1,15 @@
 """Messages of a topic: a bounded look at them, and one sent."""
 
-import base64
-import binascii
-import json
 from typing import Annotated, Final, NamedTuple
 
+import msgspec
 from fastapi import APIRouter, Depends, Query, Response
-from pydantic import AwareDatetime
 
+from contracts.shapes import matching
 from runtime.clock import epoch_ms
-from tenants.api.context import Asker, Found, Plane, at
+from tenants.api.context import Asker, Found, Plane, at, read, written
 from tenants.api.message_models import (
+    HEX_SHAPE,
     HeaderView,
     LookedThrough,
     MessageList,
@@ -22,11 +21,12 @@ from tenants.api.message_models import (
     StoppedBy,
     UnreadableBatch,
 )
+from tenants.api.times import Time
 from tenants.api.topics import Topic
 from tenants.backend.topics import check_name
 from tenants.rules.decoding import Note
 from tenants.rules.errors import Invalid
-from tenants.rules.lifecycle import Fault
+from tenants.rules.lifecycle import Fault, unfit
 from tenants.rules.message_begin import From
 from tenants.rules.message_filter import EXPRESSION_CHARACTERS_MAX, BadExpression, Filter, JsonCondition
 from tenants.rules.message_scan import Asked, Message, Piece
@@ -37,13 +37,21 @@ from wire.batch import Record
 router = APIRouter(prefix="/v1/instances/{instance}/topics/{topic}/messages", tags=["messages"])
 LIMIT_MAX: Final = 200
 VALUE_BYTES_MAX: Final = 1024 * 1024
-_OLDER, _NEWER = "older", "newer"
 _AS_SENT: Final = Note()
-_CURSOR_CHARACTERS_MAX: Final = 8_000
+_HEX: Final = matching(HEX_SHAPE)
+_CURSOR_CHARACTERS_MAX: Final = 2_000
 _Cursor = Annotated[
-    str | None, Query(max_length=_CURSOR_CHARACTERS_MAX, description="of a view before this one")
+    str | None,
+    Query(
+        max_length=_CURSOR_CHARACTERS_MAX,
+        pattern="^[A-Za-z0-9_-]+$",
+        description="of a view before this one, which goes on: beside it `offset` and `at` mean nothing",
+    ),
 ]
-_At = Annotated[AwareDatetime | None, Query(description="forwards from the first message of this time")]
+_At = Annotated[
+    Time | None,
+    Query(description="forwards from the first message of this time; beside `offset` it means nothing"),
+]
 _Partition = Annotated[int | None, Query(ge=0, le=2**31 - 1, description="left out: all")]
 _Offset = Annotated[
     int | None,
@@ -53,7 +61,7 @@ _Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX, description="messages at most"
 _ValueBytes = Annotated[
     int, Query(ge=1, le=VALUE_BYTES_MAX, description="bytes of each key and value that are told")
 ]
-_Word = Annotated[str | None, Query(min_length=1, max_length=1000)]
+_Word = Annotated[str | None, Query(min_length=1, max_length=200)]
 _Text = Annotated[_Word, Query(description="only messages with this text in their key or value")]
 _Key = Annotated[_Word, Query(description="only messages of this key")]
 _Header = Annotated[
@@ -72,6 +80,25 @@ _Json = Annotated[
 ]
 
 
+_Long = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+_Number = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+
+
+class Place(msgspec.Struct, frozen=True, array_like=True):
+    """Where a view ended, so that the next one goes on there."""
+
+    is_older: bool
+    """Whether it goes on to older messages, else to newer ones."""
+    at_ms: _Long
+    next_offsets: dict[_Number, _Long | None]
+    """By partition; None: it did not answer, and begins at `at_ms`."""
+
+    @property
+    def cursor(self) -> str:
+        """As it is told: of a hundred partitions some 2,000 letters at most."""
+        return written(msgspec.msgpack.encode(self))
+
+
 class Sought(NamedTuple):
     """Which messages are wanted."""
 
@@ -86,8 +113,7 @@ class Sought(NamedTuple):
         """Goes on where a view ended; None: there is no more."""
         if not viewed.page.has_more:
             return None
-        direction = _OLDER if self.newest_first else _NEWER
-        return _cursor(direction, viewed.at_ms, viewed.page.next_offsets)
+        return Place(self.newest_first, viewed.at_ms, viewed.page.next_offsets).cursor
 
 
 async def sought_of(
@@ -153,18 +179,13 @@ async def send_message(
     faults: list[Fault] = []
 
     def encoded(field: str, text: str | None) -> bytes | None:
-        try:
-            if text is None:
-                return None
-            return bytes.fromhex(text) if body.encoding is SendEncoding.HEX else text.encode()
-        except ValueError as error:
-            faults.append(Fault(field, "is no hex" if body.encoding is SendEncoding.HEX else str(error)))
+        if text is None or body.encoding is not SendEncoding.HEX:
+            return None if text is None else text.encode()
+        if _HEX.match(text) is None:
+            faults.append(Fault(field, "is no hex"))
             return None
+        return bytes.fromhex(text)
 
-    names = [one.name for one in body.headers]
-    for name in names:
-        if not _is_utf8(name):
-            faults.append(Fault("headers", "a name is no text"))
     headers = tuple((one.name, encoded("headers", one.value)) for one in body.headers)
     record = Record(0, epoch_ms(), encoded("key", body.key), encoded("value", body.value), headers)
     if faults:
@@ -173,18 +194,14 @@ async def send_message(
     return MessageSent(partition=partition, offset=offset)
 
 
-def _is_utf8(text: str) -> bool:
-    return all(not 0xD800 <= ord(letter) <= 0xDFFF for letter in text)
-
-
 def _begin(offset: int | None, at_ms: int | None, cursor: str | None) -> tuple[From, bool]:
     """Where a view begins, and whether the newest come first. Raises: Invalid."""
-    if sum(one is not None for one in (offset, at_ms, cursor)) > 1:
-        raise Invalid([Fault("offset", "give one of offset, at and cursor")])
     if cursor is not None:
-        direction, at_ms, next_offsets = _of_cursor(cursor)
-        return From(at_ms=at_ms, next_offsets=next_offsets), direction == _OLDER
-    return From(offset, None if at_ms is None else max(0, at_ms)), offset is None and at_ms is None
+        place = _of_cursor(cursor)
+        return From(at_ms=place.at_ms, next_offsets=place.next_offsets), place.is_older
+    if offset is not None:
+        return From(offset), False
+    return From(at_ms=None if at_ms is None else max(0, at_ms)), at_ms is None
 
 
 def _filter(text: str | None, key: str | None, header: str | None, json: str | None) -> Filter:
@@ -192,7 +209,7 @@ def _filter(text: str | None, key: str | None, header: str | None, json: str | N
     try:
         condition = None if json is None else JsonCondition(json)
     except BadExpression as error:
-        raise Invalid([Fault("json", str(error))]) from error
+        raise Invalid([unfit("json", str(error))]) from error
     name, equals, value = (header or "").partition("=")
     return Filter(
         text=_encoded(text),
@@ -206,30 +223,11 @@ def _encoded(text: str | None) -> bytes | None:
     return None if text is None else text.encode(errors="replace")
 
 
-def _cursor(direction: str, at_ms: int, next_offsets: dict[int, int | None]) -> str:
-    places = sorted(next_offsets.items(), key=lambda place: place[0])
-    told = json.dumps([direction, at_ms, places], separators=(",", ":"))
-    return base64.urlsafe_b64encode(told.encode()).decode().rstrip("=")
-
-
-def _of_cursor(cursor: str) -> tuple[str, int, dict[int, int | None]]:
+def _of_cursor(cursor: str) -> Place:
     try:
-        direction, at_ms, places = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
-        next_offsets = {
-            _whole(partition): None if offset is None else _whole(offset) for partition, offset in places
-        }
-        at_ms = _whole(at_ms)
-        if direction not in (_OLDER, _NEWER):
-            raise ValueError(direction)
-    except (binascii.Error, ValueError, TypeError, RecursionError) as error:
-        raise Invalid([Fault("cursor", "is not a cursor of messages")]) from error
-    return direction, at_ms, next_offsets
-
-
-def _whole(value: object) -> int:
-    if not isinstance(value, int) or not 0 <= value < 2**63:
-        raise ValueError("no offset")
-    return value
+        return msgspec.msgpack.decode(read(cursor), type=Place)
+    except (ValueError, RecursionError) as error:  # what msgspec raises is a ValueError
+        raise Invalid([unfit("cursor", "is not a cursor of messages")]) from error
 
 
 def _list_view(viewed: Viewed, sought: Sought) -> MessageList:
@@ -260,7 +258,7 @@ def _list_view(viewed: Viewed, sought: Sought) -> MessageList:
         scanned_bytes=viewed.budget.fetched_bytes,
         stopped_by=StoppedBy(viewed.stopped_by),
         next_cursor=sought.next_cursor(viewed),
-        live_cursor=_cursor(_NEWER, viewed.at_ms, live) if is_live else None,
+        live_cursor=Place(False, viewed.at_ms, live).cursor if is_live else None,
     )
 
 

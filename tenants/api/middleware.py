@@ -69,6 +69,32 @@ def session_token(headers: Headers) -> str | None:
     return None if morsel is None else morsel.value
 
 
+class _IsOver(BaseException):
+    """What a HEAD asks for has been told."""
+
+
+class Heads:
+    """A HEAD is a GET of which the headers are sent: every path that has the one has the other."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Ask as for a GET; a stream is left once it has begun."""
+        if scope["type"] != "http" or scope["method"] != "HEAD" or not scope["path"].startswith("/v1"):
+            await self._app(scope, receive, send)
+            return
+
+        async def tell(message: Message) -> None:
+            if message["type"] == "http.response.body":
+                await send({"type": "http.response.body", "body": b""})
+                raise _IsOver
+            await send(message)
+
+        with contextlib.suppress(_IsOver):
+            await self._app({**scope, "method": "GET"}, receive, tell)
+
+
 class Authenticate:
     """Puts the Caller into the scope's state, before a byte of the body is read, and charges the request.
 

@@ -7,17 +7,14 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from contracts.request_time import REQUEST_PERCENT_MAX
 from contracts.specs import FullBehaviour
 from contracts.users import SecurityProtocol
+from tenants.api.shapes import Capacity, Cidrs, Name, Percent, Rate, limit, of, where
 from tenants.rules.permissions import Permission, Role
 
-Cidrs = Annotated[list[str], Field(max_length=512, examples=[["10.0.0.0/8", "2001:db8::/32"]])]
-Bytes = Annotated[int, Field(ge=0, le=2**63 - 1)]
 Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
-Percent = Annotated[int, Field(ge=0, le=REQUEST_PERCENT_MAX)]
 _PROTOCOLS = (
     "how clients may come in, each way with vports of its own: `plain`, whom the whitelist admits; "
     "`sasl_plaintext`, users with a password or a token (SCRAM-SHA-256, SCRAM-SHA-512, PLAIN, OAUTHBEARER); "
@@ -35,10 +32,33 @@ Protocols = Annotated[
 ]
 
 
+def whole_numbers(given: object) -> object:
+    """A body whose whole numbers are integers: to JSON Schema 3.0 is one. No request has a field that is
+    another number. Fields, and what is in their lists and objects; those of models look for themselves."""
+    return {name: _whole_within(value) for name, value in given.items()} if isinstance(given, dict) else given
+
+
+def _whole_within(value: object) -> object:
+    if isinstance(value, list):
+        return [_whole(one) for one in value]
+    if isinstance(value, dict):
+        return {name: _whole(one) for name, one in value.items()}
+    return _whole(value)
+
+
+def _whole(value: object) -> object:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 class RequestModel(BaseModel):
     """A body: unknown fields and wrong types are refused."""
 
     model_config = ConfigDict(extra="forbid", str_strip_whitespace=False, strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_whole_numbers(cls, given: object) -> object:
+        return whole_numbers(given)
 
 
 class ViewModel(BaseModel):
@@ -141,7 +161,7 @@ class RoleList(ViewModel):
 class TenantCreate(RequestModel):
     """POST /v1/tenants."""
 
-    name: str = Field(min_length=1, max_length=64, examples=["acme"])
+    name: Name = Field(examples=["acme"])
 
 
 class TenantView(ViewModel):
@@ -162,7 +182,7 @@ class TenantList(ViewModel):
 class KeyCreate(RequestModel):
     """POST /v1/keys."""
 
-    name: str = Field(min_length=1, max_length=64, examples=["deploy"])
+    name: Name = Field(examples=["deploy"])
     role: Role = Field(strict=False, default=Role.OWNER)
     valid_hours: int | None = Field(
         default=None, ge=1, le=10 * 366 * 24, description="how long it is good; null: until it is revoked"
@@ -206,7 +226,7 @@ class KeyList(ViewModel):
 class AccessKeyCreate(RequestModel):
     """POST /v1/access-keys."""
 
-    name: str = Field(min_length=1, max_length=64, examples=["terraform"])
+    name: Name = Field(examples=["terraform"])
     role: Role = Field(strict=False, default=Role.OWNER)
 
 
@@ -261,24 +281,38 @@ class LimitsView(ViewModel):
 class LimitsChange(RequestModel):
     """The limits to set; those left out keep their value (or the default of a new instance)."""
 
-    partitions_max: Count | None = Field(default=None, examples=[300])
-    partitions_default: Count | None = Field(default=None, examples=[3])
-    connections_max: Count | None = Field(default=None, examples=[5000])
-    connections_per_ip_max: Count | None = Field(default=None, examples=[5000])
-    connection_rate_max: Count | None = Field(default=None, examples=[2000])
-    message_bytes_max: Count | None = Field(default=None, examples=[1048588])
-    request_bytes_max: Count | None = Field(default=None, examples=[104857600])
-    retention_ms_max: Bytes | None = Field(default=None, examples=[2592000000])
-    login_ms_max: Bytes | None = Field(default=None, examples=[0])
+    partitions_max: Annotated[int, limit("partitions_max")] | None = Field(default=None, examples=[300])
+    partitions_default: Annotated[int, limit("partitions_default")] | None = Field(default=None, examples=[3])
+    connections_max: Annotated[int, limit("connections_max")] | None = Field(default=None, examples=[5000])
+    connections_per_ip_max: Annotated[int, limit("connections_per_ip_max")] | None = Field(
+        default=None, examples=[5000]
+    )
+    connection_rate_max: Annotated[int, limit("connection_rate_max")] | None = Field(
+        default=None, examples=[2000]
+    )
+    message_bytes_max: Annotated[int, limit("message_bytes_max")] | None = Field(
+        default=None, examples=[1048588]
+    )
+    request_bytes_max: Annotated[int, limit("request_bytes_max")] | None = Field(
+        default=None, examples=[104857600]
+    )
+    retention_ms_max: Annotated[int, limit("retention_ms_max")] | None = Field(
+        default=None, examples=[2592000000]
+    )
+    login_ms_max: Annotated[int, limit("login_ms_max")] | None = Field(default=None, examples=[0])
 
 
 class InstanceCreate(RequestModel):
     """POST /v1/instances. One of `whitelist` and `allow_all` must be given."""
 
-    name: str = Field(examples=["shop"])
-    produce_rate_bytes_per_s: Bytes = Field(examples=[20_000_000])
-    consume_rate_bytes_per_s: Bytes = Field(examples=[40_000_000])
-    capacity_bytes: Bytes = Field(examples=[10_000_000_000])
+    model_config = ConfigDict(
+        json_schema_extra=where("allow_all", True, {}, of("whitelist", whitelist={"type": "array"}))
+    )
+
+    name: Name = Field(examples=["shop"])
+    produce_rate_bytes_per_s: Rate = Field(examples=[20_000_000])
+    consume_rate_bytes_per_s: Rate = Field(examples=[40_000_000])
+    capacity_bytes: Capacity = Field(examples=[10_000_000_000])
     request_percent: Percent = Field(default=0, description=_REQUEST_PERCENT, examples=[100])
     whitelist: Cidrs | None = None
     allow_all: bool | None = None
@@ -301,10 +335,10 @@ class InstanceCreate(RequestModel):
 class InstanceChange(RequestModel):
     """PATCH /v1/instances/{id}: resize, limits, switches. The whitelist has its own resource."""
 
-    name: str | None = Field(default=None, examples=["shop"])
-    produce_rate_bytes_per_s: Bytes | None = Field(default=None, examples=[30_000_000])
-    consume_rate_bytes_per_s: Bytes | None = Field(default=None, examples=[60_000_000])
-    capacity_bytes: Bytes | None = Field(default=None, examples=[20_000_000_000])
+    name: Name | None = Field(default=None, examples=["shop"])
+    produce_rate_bytes_per_s: Rate | None = Field(default=None, examples=[30_000_000])
+    consume_rate_bytes_per_s: Rate | None = Field(default=None, examples=[60_000_000])
+    capacity_bytes: Capacity | None = Field(default=None, examples=[20_000_000_000])
     request_percent: Percent | None = Field(default=None, description=_REQUEST_PERCENT, examples=[150])
     limits: LimitsChange = LimitsChange()
     full_behaviour: FullBehaviour | None = Field(default=None, strict=False)

@@ -2,20 +2,30 @@
 
 import asyncio
 import json
+from typing import Annotated, Final
 
 import msgspec
 from fastapi import APIRouter
 from pydantic import Field
 
-from contracts.oauth import OauthSpec
+from contracts.oauth import SKEW_MS_MAX, OauthSpec
 from tenants.api.context import Found, Plane
 from tenants.api.models import RequestModel, ViewModel
+from tenants.api.shapes import Schema, of
 from tenants.api.versions import Changing, Versioned
 from tenants.console import Console
 from tenants.rules.errors import Invalid
 from tenants.rules.lifecycle import Fault
 from tenants.rules.model import Instance
-from tenants.rules.oauth import KeysFault, kept_keys
+from tenants.rules.oauth import (
+    LISTED_MAX,
+    PRIVATE,
+    SCOPE_SHAPE,
+    TEXT_CHARS_MAX,
+    TEXT_SHAPE,
+    KeysFault,
+    kept_keys,
+)
 from tenants.usecases.instances import Instances
 
 router = APIRouter(prefix="/v1/instances/{instance}/oauth", tags=["users"])
@@ -28,18 +38,33 @@ _ISSUERS = ["https://id.example.com/"]
 _KEY = {"kty": "EC", "kid": "2026-11", "crv": "P-256", "x": "MKBC...", "y": "4Etl..."}
 
 
+_Text = Annotated[str, Field(max_length=TEXT_CHARS_MAX, json_schema_extra={"pattern": TEXT_SHAPE})]
+_KEYS: Final[Schema] = {
+    "type": "array",
+    "items": {"type": "object", "propertyNames": {"not": {"enum": list(PRIVATE)}}},
+    "maxItems": LISTED_MAX,
+}
+
+
 class OauthSet(RequestModel):
     """PUT .../oauth."""
 
-    issuer: str = Field(description=_ISSUER, examples=_ISSUERS)
-    audience: str = Field(description=_AUDIENCE, examples=["kafka"])
+    issuer: _Text = Field(description=_ISSUER, examples=_ISSUERS)
+    audience: _Text = Field(description=_AUDIENCE, examples=["kafka"])
     jwks: dict[str, object] = Field(
         description="the provider's public keys, a JWK set (RFC 7517): of RSA, P-256, P-384 and P-521",
         examples=[{"keys": [_KEY]}],
+        json_schema_extra=of("keys", keys=_KEYS),
     )
-    principal_claim: str = Field(default="sub", description=_CLAIM, examples=["sub"])
-    scope: str = Field(default="", description=_SCOPE, examples=[""])
-    clock_skew_ms: int = Field(default=30_000, description=_SKEW, examples=[30_000])
+    principal_claim: _Text = Field(default="sub", description=_CLAIM, examples=["sub"])
+    scope: str = Field(
+        default="",
+        max_length=TEXT_CHARS_MAX,
+        description=_SCOPE,
+        examples=[""],
+        json_schema_extra={"pattern": SCOPE_SHAPE},
+    )
+    clock_skew_ms: int = Field(default=30_000, ge=0, le=SKEW_MS_MAX, description=_SKEW, examples=[30_000])
 
 
 class OauthView(ViewModel):
@@ -70,7 +95,7 @@ async def set_oauth(plane: Plane, change: Changing, body: OauthSet) -> OauthView
     try:
         keys = await asyncio.to_thread(kept_keys, body.jwks)
     except KeysFault as fault:
-        raise Invalid([Fault("jwks", str(fault))]) from fault
+        raise Invalid([Fault("jwks", str(fault), fault.is_said)]) from fault
     said = OauthSpec(
         issuer=body.issuer,
         audience=body.audience,

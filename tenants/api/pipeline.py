@@ -5,12 +5,14 @@ import re
 from typing import Annotated, Any, Final
 
 import msgspec
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import APIRouter, HTTPException, Path, Query, Request
 
 from contracts.pipeline import JobStatus
 from runtime.clock import epoch_ms
 from tenants.api import pipeline_models as models
 from tenants.api.context import Paging, Plane, after_key, at
+from tenants.api.models import whole_numbers
+from tenants.api.problems import NO_JSON
 from tenants.rules.errors import Invalid
 from tenants.rules.lifecycle import Fault
 from tenants.rules.pipeline_runs import Run, RunState
@@ -37,6 +39,7 @@ _BODY: Final[dict[str, Any]] = {
     }
 }
 _PLACE: Final = re.compile(r"^(?P<what>.*?)(?: - at `(?P<place>[^`]*)`)?$", re.DOTALL)
+_JSON: Final = re.compile(r"\s*application/([^;\s]+\+)?json\s*(;|$)", re.IGNORECASE)
 RunId = Annotated[str, Path(description="drawn by the job, one for each run", max_length=64)]
 
 
@@ -44,7 +47,10 @@ RunId = Annotated[str, Path(description="drawn by the job, one for each run", ma
 async def tell_run(request: Request, plane: Plane, run: RunId) -> models.RunView:
     """Tell the status of a run: each second while it runs, and at its end. The answer is what is kept: an
     older status than that, or one of a run that ended, changes nothing."""
-    told = _decoded(await request.body())
+    body = await request.body()
+    if body and not _JSON.match(request.headers.get("content-type", "")):
+        raise HTTPException(415, NO_JSON, {"Accept": "application/json"})
+    told = _decoded(body)
     return _view(await asyncio.to_thread(plane.pipeline_runs.tell, run, told), epoch_ms())
 
 
@@ -72,14 +78,14 @@ async def run(plane: Plane, run: RunId) -> models.RunView:
 
 def _decoded(body: bytes) -> JobStatus:
     try:
-        return msgspec.json.decode(body, type=JobStatus)
+        return msgspec.convert(whole_numbers(msgspec.json.decode(body)), JobStatus)
     except msgspec.ValidationError as error:
         found = _PLACE.match(str(error))
         what, place = (found["what"], found["place"] or "") if found else (str(error), "")
         fault = Fault(place.removeprefix("$").removeprefix("."), what[:1].lower() + what[1:])
         raise Invalid([fault]) from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Invalid([Fault("", f"the body is not JSON: {error}")]) from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise HTTPException(400, f"the body is not JSON: {error}") from error
 
 
 def _view(shown: Run, now_ms: int) -> models.RunView:

@@ -2,12 +2,14 @@
 
 from datetime import datetime
 
-from pydantic import AwareDatetime, Field
+from pydantic import ConfigDict, Field
 
 from contracts.pipeline import JobState
 from tenants.api.models import RequestModel, ViewModel
+from tenants.api.shapes import NULL, of
+from tenants.api.times import Time
 from tenants.rules.pipeline_runs import RunState
-from tenants.rules.pipeline_schedules import ScheduledJob
+from tenants.rules.pipeline_schedules import CRON_SHAPE, OF_AN_INSTANCE, ScheduledJob
 
 
 class RunView(ViewModel):
@@ -73,12 +75,23 @@ class ScheduleList(ViewModel):
 class ScheduleOrder(RequestModel):
     """PUT /v1/pipeline/schedules/NAME."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "if": of(job={"enum": sorted(OF_AN_INSTANCE)}),
+            "then": of("instance_id", instance_id={"type": "string"}),
+            "else": of(instance_id=NULL),
+        }
+    )
+
     job: ScheduledJob = Field(strict=False, description="what runs", examples=["load"])
     instance_id: str | None = Field(
         default=None, max_length=64, description="for jobs of an instance: load, compact, audit"
     )
     cron: str = Field(
-        max_length=100, description="minute, hour, day, month, weekday, of UTC", examples=["*/10 * * * *"]
+        max_length=100,
+        description="minute, hour, day, month, weekday, of UTC",
+        examples=["*/10 * * * *"],
+        json_schema_extra={"pattern": CRON_SHAPE},
     )
     paused: bool = Field(default=False, description="whether it runs only when it is asked to")
 
@@ -86,7 +99,7 @@ class ScheduleOrder(RequestModel):
 class ScheduledRunOrder(RequestModel):
     """PUT /v1/pipeline/schedules/NAME/last."""
 
-    due_at: AwareDatetime = Field(
+    due_at: Time = Field(
         strict=False, description="what was due, as the list told", examples=["2026-11-22T10:15:00Z"]
     )
     state: JobState = Field(

@@ -10,9 +10,19 @@ from runtime.clock import epoch_ms
 from tenants.api import pipeline_models as models
 from tenants.api.context import Asker, Plane, at
 from tenants.rules.pipeline_schedules import LastRun, Schedule, due_ms, next_ms
+from tenants.usecases.pipeline_schedules import NAME_SHAPE
 
 router = APIRouter(prefix="/v1/pipeline/schedules", tags=["pipeline"])
 Name = Annotated[str, Path(max_length=64, description="the name of the schedule", examples=["meter"])]
+
+NewName = Annotated[
+    str,
+    Path(
+        description="its name: lower-case letters, digits and '-'",
+        examples=["meter"],
+        json_schema_extra={"pattern": NAME_SHAPE},
+    ),
+]
 
 
 @router.get("")
@@ -25,7 +35,7 @@ async def schedules(plane: Plane) -> models.ScheduleList:
 
 @router.put("/{name}")
 async def put_schedule(
-    plane: Plane, caller: Asker, name: Name, body: models.ScheduleOrder
+    plane: Plane, caller: Asker, name: NewName, body: models.ScheduleOrder
 ) -> models.ScheduleView:
     """Make a schedule or change it. Runs that were missed before are not made good."""
     put = plane.pipeline_schedules.put

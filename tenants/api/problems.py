@@ -30,7 +30,6 @@ from tenants.store.engine import StoreFault
 _log = get_logger(__name__)
 MEDIA_TYPE: Final = "application/problem+json"
 STATUS_OF: Final[dict[type[Refused], HTTPStatus]] = {
-    Invalid: HTTPStatus.UNPROCESSABLE_ENTITY,
     NotFound: HTTPStatus.NOT_FOUND,
     Conflict: HTTPStatus.CONFLICT,
     Exists: HTTPStatus.CONFLICT,
@@ -48,6 +47,8 @@ _TITLES: Final = {
     HTTPStatus.FORBIDDEN: "Not allowed",
     HTTPStatus.SERVICE_UNAVAILABLE: "Unavailable",
 }
+NO_JSON: Final = "send a JSON object, with Content-Type: application/json"
+_UNFIT: Final = "Does not fit"
 _INVALID: Final = "some fields are not right: see errors"
 
 
@@ -67,15 +68,23 @@ def problem(
         "type": "urn:portico:problem:" + title.lower().replace(" ", "-"),
         "title": title,
         "status": status,
-        "detail": detail,
-        "instance": path,
+        "detail": _text(detail),
+        "instance": _text(path),
     }
     told = dict(headers or {})
     if (own := request_id()) is not None:
         body["request_id"] = told[HEADER] = own
     if errors is not None:
-        body["errors"] = errors
+        body["errors"] = [
+            {name: _text(value) if isinstance(value, str) else value for name, value in one.items()}
+            for one in errors
+        ]
     return Response(msgspec.json.encode(body), status, media_type=MEDIA_TYPE, headers=told)
+
+
+def _text(told: str) -> str:
+    """What may stand in an answer: JSON can escape halves of characters, of which no UTF-8 is made."""
+    return told.encode(errors="replace").decode()
 
 
 def of_refusal(refusal: Refused, scope: Scope) -> Response:
@@ -83,10 +92,9 @@ def of_refusal(refusal: Refused, scope: Scope) -> Response:
     path = scope["path"]
     if isinstance(refusal, StoreFault):
         return _no_store(refusal, path)
-    status = STATUS_OF[type(refusal)]
     if isinstance(refusal, Invalid):
-        errors = [{"field": fault.field, "message": fault.message} for fault in refusal.faults]
-        return problem(status, _first(errors), path, errors=errors)
+        return _of_fields(refusal, path)
+    status = STATUS_OF[type(refusal)]
     if isinstance(refusal, LimitReached):
         return problem(status, refusal.detail, path, errors=_numbers(refusal), title="Limit reached")
     headers = {}
@@ -97,6 +105,15 @@ def of_refusal(refusal: Refused, scope: Scope) -> Response:
     if isinstance(refusal, Unavailable):
         headers["Retry-After"] = "2"
     return problem(status, refusal.detail, path, headers=headers)
+
+
+def _of_fields(refusal: Invalid, path: str) -> Response:
+    """422 is for what the document says, and for nothing else: what no schema can say is a conflict, field by
+    field."""
+    errors = [{"field": fault.field, "message": fault.message} for fault in refusal.faults]
+    if any(fault.is_said for fault in refusal.faults):
+        return problem(HTTPStatus.UNPROCESSABLE_ENTITY, _first(errors), path, errors=errors)
+    return problem(HTTPStatus.CONFLICT, _first(errors), path, errors=errors, title=_UNFIT)
 
 
 def _numbers(refusal: LimitReached) -> list[dict[str, str | int]]:
@@ -131,6 +148,8 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def _malformed(request: Request, error: RequestValidationError) -> Response:
+        if isinstance(error.body, bytes):
+            return problem(415, NO_JSON, request.url.path, headers={"Accept": "application/json"})
         errors = [_field_fault(one) for one in error.errors()]
         is_json = not any(one["type"] == "json_invalid" for one in error.errors())
         return problem(422 if is_json else 400, _first(errors), request.url.path, errors=errors)
@@ -163,8 +182,7 @@ def _field_fault(error: Mapping[str, Any]) -> dict[str, str]:
     if kind == "json_invalid":
         return {"field": "", "message": f"the body is not JSON: {error.get('ctx', {}).get('error', '')}"}
     if kind == "model_attributes_type":
-        hint = "must be an object" if place else "send a JSON object, with Content-Type: application/json"
-        return {"field": ".".join(place), "message": hint}
+        return {"field": ".".join(place), "message": "must be an object" if place else "send a JSON object"}
     if kind == "missing":
         return {"field": ".".join(place), "message": "is required"}
     message = str(error["msg"])

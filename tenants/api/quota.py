@@ -17,6 +17,7 @@ from tenants.api.context import Asker, Found, Plane
 from tenants.api.middleware import credential_caller
 from tenants.api.problems import of_refusal
 from tenants.api.quota_models import InstanceQuota, InstanceQuotas
+from tenants.api.shapes import Schema
 from tenants.console import Console
 from tenants.rules.callers import OpenStreams
 from tenants.rules.errors import Refused, Unavailable
@@ -29,16 +30,25 @@ _RECHECK_EVERY: Final = 10
 """A stream looks this often, in messages, whether its caller may still see it."""
 _HEADERS: Final = {"X-Accel-Buffering": "no", "Cache-Control": "no-store"}
 Seconds = Annotated[int, Query(ge=0, le=3600, description="seconds of history")]
+_EVENT: Final[Schema] = {
+    "type": "object",
+    "description": "each event of the stream",
+    "properties": {
+        "event": {"enum": ["message", "problem"], "description": "a message, where it says nothing"},
+        "data": {"type": "string", "contentMediaType": "application/json", "description": "one JSON object"},
+    },
+    "required": ["data"],
+}
 StreamAnswer: Final[dict[int | str, dict[str, Any]]] = {
     200: {
         "description": "one event a second; `event: problem` while the quota master does not answer",
-        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+        "content": {"text/event-stream": {"schema": _EVENT}},
     }
 }
 FleetAnswer: Final[dict[int | str, dict[str, Any]]] = {
     200: {
         "description": "one event each two seconds; `event: problem` while the quota master does not answer",
-        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+        "content": {"text/event-stream": {"schema": _EVENT}},
     }
 }
 

@@ -1,6 +1,6 @@
 """The OpenAPI document: what FastAPI derives, and messages, problems, credentials, descriptions, examples."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Final
 
 import msgspec
@@ -21,14 +21,15 @@ from tenants.api import descriptions
 from tenants.api.advice_models import AdviceOverview, AdviceView
 from tenants.api.answers import CSV
 from tenants.api.examples import example_of
-from tenants.api.idempotency import HEADER
+from tenants.api.idempotency import GIVEN_SHAPE, HEADER
 from tenants.api.middleware import COOKIE
 from tenants.api.models import Problem
 from tenants.api.problems import MEDIA_TYPE
 from tenants.api.quota_models import InstanceQuota, InstanceQuotas
 from tenants.api.series_models import MarkList, SeriesNames, SeriesView
+from tenants.api.shapes import LONG_MAX
 from tenants.api.usage_models import BillDetailView, BillList, BillOverview, CostView, UsageView
-from tenants.rules.permissions import operations
+from tenants.rules.permissions import OPEN, operations
 
 _MESSAGES: Final = (
     InstanceQuota,
@@ -76,9 +77,14 @@ _IDEMPOTENCY_KEY: Final = {
     "in": "header",
     "required": False,
     "description": _SENT_AGAIN,
-    "schema": {"type": "string", "pattern": "^[!#-~]{1,255}$", "description": _SENT_AGAIN},
+    "schema": {"type": "string", "pattern": GIVEN_SHAPE, "description": _SENT_AGAIN},
     "example": "8e03978e-40d5-43dd-bc93-6894a57f9324",
 }
+_KEYS: Final[list[dict[str, list[str]]]] = [{"key": []}, {"session": []}]
+_CREDENTIALS_OF: Final[dict[str, list[dict[str, list[str]]]]] = {one: [] for one in OPEN} | {
+    "GET /v1/health": [{}, *_KEYS]
+}
+"""Operations that are asked without credentials; health tells more to who has some."""
 _WRITES: Final = ("post", "put", "patch", "delete")
 _TEXTS: Final = {
     CSV: "instance_id,name,month,state\r\niabcdefghijk,shop,2026-11,open\r\n",
@@ -95,6 +101,7 @@ _EXAMPLES: Final[dict[str, tuple[str, str]]] = {
     ),
     "404": ("Not found", "there is no instance 'shop'"),
     "409": ("Conflict", "an instance named 'shop' exists already: names are unique within a tenant"),
+    "415": ("Unsupported Media Type", "send a JSON object, with Content-Type: application/json"),
     "413": ("Request Entity Too Large", "the body may have at most 1048576 bytes"),
     "422": ("Invalid request", "produce_rate_bytes_per_s: rates under 100 kB/s are refused, not 5 kB/s"),
     "429": ("Too Many Requests", "your key or login may send 500 requests in 10 s: slow down"),
@@ -102,21 +109,31 @@ _EXAMPLES: Final[dict[str, tuple[str, str]]] = {
 }
 
 
-def openapi(app: FastAPI) -> Callable[[], dict[str, Any]]:
-    """The function FastAPI asks for the document; made once."""
+_SAID: Final = {
+    "409": "What there is does not allow it; or a field is as documented and does not fit what there is, the "
+    "clock or another field: `errors` says which",
+    "412": "With `If-Match`, the `ETag` of what you have read: it has been changed since",
+    "422": "It is not as documented: `errors` says which fields",
+}
+"""What statuses mean, where that is more than their names."""
+
+
+def openapi(app: FastAPI, conditional: Collection[str]) -> Callable[[], dict[str, Any]]:
+    """The function FastAPI asks for the document; made once. `conditional` are the names of operations that
+    look at If-Match."""
 
     def document() -> dict[str, Any]:
         if app.openapi_schema is None:
             made = get_openapi(
                 title=app.title, version=app.version, description=app.description, routes=app.routes
             )
-            app.openapi_schema = _complete(made)
+            app.openapi_schema = _complete(made, conditional)
         return app.openapi_schema
 
     return document
 
 
-def _complete(document: dict[str, Any]) -> dict[str, Any]:
+def _complete(document: dict[str, Any], conditional: Collection[str]) -> dict[str, Any]:
     components = document.setdefault("components", {})
     schemas = components.setdefault("schemas", {})
     schemas.pop("HTTPValidationError", None)
@@ -136,18 +153,34 @@ def _complete(document: dict[str, Any]) -> dict[str, Any]:
             "description": "from POST /v1/session; writes also send its csrf_token as X-CSRF-Token",
         },
     }
-    document["security"] = [{"key": []}, {"session": []}]
+    document["security"] = _KEYS
+    _make_whole(document)
     descriptions.describe(schemas, descriptions.docstrings(_SAID_IN))
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
             permission = dict(operations()).get(f"{method.upper()} {path}")
             if permission is not None:
                 operation["x-permission"] = permission.value
+            if (allowed := _CREDENTIALS_OF.get(f"{method.upper()} {path}")) is not None:
+                operation["security"] = allowed
             if method == "post" and path not in _NOT_REMEMBERED:
                 operation.setdefault("parameters", []).append(_IDEMPOTENCY_KEY)
-            _add_problems(path, method, operation)
+            _add_problems(path, method, operation, is_conditional=operation["operationId"] in conditional)
             _add_examples(operation, schemas)
     return document
+
+
+def _make_whole(node: object) -> None:
+    """Bounds as the whole numbers that they are: FastAPI has them as floats, of which the largest is 2^63."""
+    if isinstance(node, list):
+        for one in node:
+            _make_whole(one)
+    elif isinstance(node, dict):
+        for name, value in node.items():
+            if isinstance(value, float) and value.is_integer():
+                node[name] = max(-LONG_MAX, min(int(value), LONG_MAX))
+            else:
+                _make_whole(value)
 
 
 def _add_examples(operation: dict[str, Any], schemas: dict[str, Any]) -> None:
@@ -167,18 +200,18 @@ def _problem_schemas() -> dict[str, Any]:
     return {"Problem": schema, **nested}
 
 
-def _add_problems(path: str, method: str, operation: dict[str, Any]) -> None:
+def _add_problems(path: str, method: str, operation: dict[str, Any], *, is_conditional: bool) -> None:
     statuses = {"401", "403", "422", "429", "503"}
-    if method in _WRITES or path.endswith(
-        ("/messages", "/messages/download")
-    ):  # of an instance that is suspended
+    named = {one["name"] for one in operation.get("parameters", ())}
+    if method in _WRITES or named & {"cursor", "from"} or path.endswith(("}/quota", "/slowness")):
         statuses.add("409")
     if method in _WRITES and (method == "post" or "requestBody" in operation):
         statuses |= {"400", "413"}
-    names_tenant = any(one["name"] == "tenant" for one in operation.get("parameters", ()))
-    if "{" in path or names_tenant or path in _MAY_BE_MISSING:
+    if "requestBody" in operation:
+        statuses.add("415")
+    if "{" in path or "tenant" in named or path in _MAY_BE_MISSING:
         statuses.add("404")
-    if any(one.get("name") == "if-match" for one in operation.get("parameters", ())):
+    if is_conditional:
         statuses.add("412")
     for status in sorted(statuses):
         title, detail = _EXAMPLES[status]
@@ -190,6 +223,6 @@ def _add_problems(path: str, method: str, operation: dict[str, Any]) -> None:
             "instance": path,
         }
         operation.setdefault("responses", {})[status] = {
-            "description": title,
+            "description": _SAID.get(status, title),
             "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}, "example": example}},
         }

@@ -9,8 +9,9 @@ from fastapi.responses import Response
 
 from runtime.clock import epoch_ms
 from tenants.api.answers import documented, json_answer
-from tenants.api.context import Found, Plane, Time, at
+from tenants.api.context import Found, Plane, at
 from tenants.api.series_models import Mark, MarkList, SeriesNames, SeriesView
+from tenants.api.times import Time
 from tenants.console import Console
 from tenants.rules.errors import Invalid
 from tenants.rules.series import DEPLOYMENT, METRICS, POINTS_MAX, Kind, Span, span_of
@@ -23,7 +24,7 @@ From = Annotated[
     Time | None,
     Query(
         alias="from",
-        description="RFC 3339, UTC without a zone; an hour before `to` by default. 15 s are kept for a day, "
+        description="RFC 3339; an hour before `to` by default. 15 s are kept for a day, "
         "five minutes for 30 days",
         examples=["2026-11-01T00:00:00Z"],
     ),

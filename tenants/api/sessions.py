@@ -12,6 +12,7 @@ from tenants.api.context import Asker, Plane, at
 from tenants.api.middleware import COOKIE, client_address, session_token
 from tenants.api.models import RequestModel, ViewModel
 from tenants.rules.errors import Unauthenticated
+from tenants.rules.members import PASSWORD_SHAPE
 from tenants.rules.model import Caller
 from tenants.rules.permissions import Role
 from tenants.usecases.accounts import SESSION_MS, Browser, Session
@@ -25,7 +26,10 @@ class PasswordChange(RequestModel):
 
     password: str = Field(max_length=1024, description="the password until now")
     new_password: str = Field(
-        max_length=1024, description="10 to 256 characters", examples=["correct horse battery staple"]
+        max_length=1024,
+        description="10 to 256 characters",
+        examples=["correct horse battery staple"],
+        json_schema_extra={"pattern": PASSWORD_SHAPE},
     )
 
 
@@ -39,7 +43,11 @@ class InvitationAccept(RequestModel):
     """POST /v1/invitation/accept."""
 
     secret: Secret
-    password: str = Field(max_length=1024, description="the password to log in with: 10 to 256 characters")
+    password: str = Field(
+        max_length=1024,
+        description="the password to log in with: 10 to 256 characters",
+        json_schema_extra={"pattern": PASSWORD_SHAPE},
+    )
 
 
 class InvitationShown(ViewModel):

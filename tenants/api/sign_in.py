@@ -15,7 +15,7 @@ from tenants.api.models import RequestModel, ViewModel
 from tenants.api.sessions import browser_of, session_begun, session_token_of
 from tenants.rules.errors import Unavailable
 from tenants.rules.oidc import ATTEMPT_MS_MAX
-from tenants.rules.oidc_settings import GROUP_CHARS_MAX
+from tenants.rules.oidc_settings import GROUP_CHARS_MAX, GROUP_SHAPE
 from tenants.rules.permissions import Role
 from tenants.store.identities import GroupRole
 from tenants.usecases.sign_in import Answer, SignIn
@@ -28,6 +28,9 @@ _GROUP = Field(
     description="as the provider tells it",
     examples=["kafka-admins"],
 )
+
+
+_GIVEN_GROUP = Annotated[str, Field(json_schema_extra={"pattern": GROUP_SHAPE})]
 
 
 class SignInOffer(ViewModel):
@@ -84,7 +87,7 @@ class SignInLinkList(ViewModel):
 class GroupRoleCreate(RequestModel):
     """POST /v1/group-roles."""
 
-    group: str = _GROUP
+    group: _GIVEN_GROUP = _GROUP
     tenant: str = Field(
         min_length=1, max_length=64, description="where its people are members", examples=["acme"]
     )

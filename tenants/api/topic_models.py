@@ -1,9 +1,24 @@
 """What the REST API takes and answers with for topics and groups."""
 
-from pydantic import AwareDatetime, Field
+import re
 
+from pydantic import ConfigDict, Field
+
+from contracts.topic_policy import CONFIG_SHAPES
 from tenants.api.models import Count, RequestModel, ViewModel
+from tenants.api.shapes import NULL, Schema, TopicName, by, of
+from tenants.api.times import Time
 from tenants.rules.offset_reset import ResetTo
+
+
+def _configs(*others: str) -> Schema:
+    """Which configs there are, and what their values look like; `others` are further types of theirs."""
+    shapes = {
+        f"^{re.escape(name)}$": {"type": ["string", *others], "pattern": shape}
+        for name, shape in CONFIG_SHAPES.items()
+    }
+    return {"propertyNames": {"enum": list(CONFIG_SHAPES)}, "patternProperties": shapes}
+
 
 # --- topics ----------------------------------------------------------------------------------------
 
@@ -11,16 +26,18 @@ from tenants.rules.offset_reset import ResetTo
 class TopicCreate(RequestModel):
     """POST a topic. Without partitions it has as many as the instance gives where none are asked for."""
 
-    name: str = Field(examples=["orders"])
+    name: TopicName = Field(examples=["orders"])
     partitions: int | None = Field(default=None, ge=1, le=2**31 - 1, examples=[3])
-    configs: dict[str, str] = Field(default={}, examples=[{"retention.ms": "86400000"}])
+    configs: dict[str, str] = Field(
+        default={}, examples=[{"retention.ms": "86400000"}], json_schema_extra=_configs()
+    )
 
 
 class TopicChange(RequestModel):
     """PATCH a topic: configs to set (null: back to the default), a larger number of partitions."""
 
     partitions: int | None = Field(default=None, ge=1, le=2**31 - 1)
-    configs: dict[str, str | None] = Field(default_factory=dict)
+    configs: dict[str, str | None] = Field(default_factory=dict, json_schema_extra=_configs("null"))
 
 
 class TopicSummary(ViewModel):
@@ -82,7 +99,9 @@ class DeleteBefore(RequestModel):
 class DeleteRecordsRequest(RequestModel):
     """POST delete-records. `{}` deletes every record of every partition."""
 
-    partitions: list[DeleteBefore] | None = None
+    partitions: list[DeleteBefore] | None = Field(
+        default=None, min_length=1, max_length=10_000, description="named twice: the later offset counts"
+    )
 
 
 class PartitionStart(ViewModel):
@@ -166,30 +185,50 @@ class GroupView(ViewModel):
 class ResetTopic(RequestModel):
     """A topic whose committed offsets are reset; without `partitions` all of it."""
 
-    topic: str
-    partitions: list[Count] | None = None
+    topic: TopicName
+    partitions: list[Count] | None = Field(default=None, max_length=1_000)
 
 
 class GivenOffset(RequestModel):
     """One partition's new offset."""
 
-    topic: str
+    topic: TopicName
     partition: Count
     offset: int = Field(ge=0, le=2**63 - 1)
+
+
+def _taking(*fields: str, **more: Schema) -> Schema:
+    """What goes with one way of resetting, and nothing else."""
+    others = {name: NULL for name in ("at", "offset", "shift", "offsets") if name not in fields}
+    return of(*fields, **{name: {"not": NULL} for name in fields}, **others, **more)
 
 
 class ResetOffsetsRequest(RequestModel):
     """POST reset-offsets: a plan, carried out only with `execute`. The group may not have members."""
 
+    model_config = ConfigDict(
+        json_schema_extra=by(
+            "to",
+            {
+                "earliest": _taking(),
+                "latest": _taking(),
+                "datetime": _taking("at"),
+                "offset": _taking("offset"),
+                "shift": _taking("shift"),
+                "offsets": _taking("offsets", topics=NULL),
+            },
+        )
+    )
+
     to: ResetTo = Field(strict=False)
-    at: AwareDatetime | None = Field(default=None, strict=False, description="with `to: datetime`")
+    at: Time | None = Field(default=None, strict=False, description="with `to: datetime`")
     offset: int | None = Field(default=None, ge=0, le=2**63 - 1, description="with `to: offset`")
     shift: int | None = Field(default=None, ge=-(2**63) + 1, le=2**63 - 1, description="with `to: shift`")
     offsets: list[GivenOffset] | None = Field(
         default=None, min_length=1, max_length=10_000, description="with `to: offsets`"
     )
     topics: list[ResetTopic] | None = Field(
-        default=None, max_length=10_000, description="left out: where the group has committed"
+        default=None, max_length=1_000, description="left out: where the group has committed"
     )
     execute: bool = False
 

@@ -12,7 +12,7 @@ from tenants.backend import groups as group_backend
 from tenants.backend import topics as topic_backend
 from tenants.console import Console
 from tenants.rules.errors import Invalid
-from tenants.rules.lifecycle import Fault, first_repeated
+from tenants.rules.lifecycle import Fault
 from tenants.rules.model import Instance
 from tenants.rules.offset_reset import Wish, wish_faults
 from tenants.rules.record_time import largest
@@ -107,12 +107,10 @@ async def delete_records(
 ) -> topic_models.DeleteRecordsResult:
     """Delete records before an offset, of some partitions or (`{}`) all records. Frees their space."""
     topic_backend.check_name(topic)
-    named = body.partitions or []
-    if body.partitions == []:
-        raise Invalid([Fault("partitions", "names none: leave it out for all partitions")])
-    if (twice := first_repeated(str(one.partition) for one in named)) is not None:
-        raise Invalid([Fault("partitions", f"names partition {twice} twice")])
-    before = {one.partition: one.before_offset for one in named}
+    before: dict[int, int | None] = {}
+    for partition, offset in ((one.partition, one.before_offset) for one in body.partitions or ()):
+        earlier = before.get(partition, 0)
+        before[partition] = None if offset is None or earlier is None else max(offset, earlier)
     return views.delete_records_view(await plane.topics.delete_records(caller, found, topic, before))
 
 

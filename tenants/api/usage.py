@@ -13,7 +13,8 @@ from contracts.billing import HOUR_MS
 from contracts.units import GB
 from runtime.clock import epoch_ms
 from tenants.api.answers import Format, Wanted, csv_answer, documented, json_answer
-from tenants.api.context import Billed, Plane, Time, at
+from tenants.api.context import Billed, Plane, at
+from tenants.api.times import Time
 from tenants.api.usage_models import P95, UsageTotals, UsageView
 from tenants.rules.errors import Invalid
 from tenants.rules.model import Instance
@@ -37,7 +38,7 @@ async def instance_usage(
     wanted: Wanted,
     start: Annotated[
         Time | None,
-        Query(alias="from", description="RFC 3339, UTC without a zone", examples=["2026-11-01T00:00:00Z"]),
+        Query(alias="from", description="RFC 3339", examples=["2026-11-01T00:00:00Z"]),
     ] = None,
     to: Annotated[
         Time | None, Query(description="exclusive; now by default", examples=["2026-12-01T00:00:00Z"])

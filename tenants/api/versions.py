@@ -6,11 +6,13 @@ of what can be set.
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Annotated, Final
 
 from fastapi import Depends, Header, Response
+from fastapi.routing import APIRoute
+from starlette.routing import BaseRoute
 
 from tenants.api.context import Asker, Found, Plane
 from tenants.console import Console
@@ -19,23 +21,26 @@ from tenants.rules.model import Caller, Instance
 
 _TAG: Final = re.compile(r'"r([0-9]{1,18})"')
 _CONTENT_TAG: Final = re.compile(r'"h([0-9a-f]{16})"')
-IfMatch = Annotated[
-    str | None,
-    Header(
-        max_length=200,
-        description="the ETag of what you have seen: 412 when it has been changed since",
-        examples=['"r42"'],
-    ),
-]
+# No schema can say which ETag is that of now, so the document tells of it in words: `tenants.api.schema`.
+IfMatch = Annotated[str | None, Header(include_in_schema=False)]
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """What the caller has seen, and where he is told what there is now."""
+    """What the caller has seen, and where he is told what there is now.
 
-    expected: int | None
-    """The instance's revision; None: any."""
+    Reads pass over If-Match. What changes looks at it last: what is refused without it is refused as that
+    (RFC 9110, 13.2.1).
+    """
+
+    if_match: str | None
     response: Response
+
+    @property
+    def expected(self) -> int | None:
+        """The instance's revision; None: any. Raises: Stale for what is not an ETag of ours."""
+        seen = _seen(_TAG, self.if_match)
+        return None if seen is None else int(seen)
 
     def tell(self, instance: Instance) -> None:
         """Send the ETag of an instance as it is now. Live figures and `state` are not part of it."""
@@ -53,9 +58,8 @@ def _seen(tag: re.Pattern[str], if_match: str | None) -> str | None:
 
 
 async def version_of(response: Response, if_match: IfMatch = None) -> Version:
-    """Raises: Stale for what is not an ETag of ours."""
-    seen = _seen(_TAG, if_match)
-    return Version(None if seen is None else int(seen), response)
+    """What was sent of it."""
+    return Version(if_match, response)
 
 
 Versioned = Annotated[Version, Depends(version_of)]
@@ -90,9 +94,13 @@ Changing = Annotated[Changes, Depends(changes_of)]
 class ContentVersion:
     """The version of what has no revision."""
 
-    expected: str | None
-    """A hash of the content; None: any."""
+    if_match: str | None
     response: Response
+
+    @property
+    def expected(self) -> str | None:
+        """A hash of the content; None: any. Raises: Stale for what is not an ETag of ours."""
+        return _seen(_CONTENT_TAG, self.if_match)
 
     def tell(self, content: str) -> None:
         """Send the ETag of what there is now."""
@@ -100,8 +108,21 @@ class ContentVersion:
 
 
 async def content_version_of(response: Response, if_match: IfMatch = None) -> ContentVersion:
-    """Raises: Stale for what is not an ETag of ours."""
-    return ContentVersion(_seen(_CONTENT_TAG, if_match), response)
+    """What was sent of it."""
+    return ContentVersion(if_match, response)
 
 
 ContentVersioned = Annotated[ContentVersion, Depends(content_version_of)]
+
+
+def conditional(routes: Iterable[BaseRoute]) -> frozenset[str]:
+    """The names of those that look at If-Match: what changes an instance, a topic or ceilings."""
+    return frozenset(
+        route.name
+        for route in routes
+        if isinstance(route, APIRoute)
+        and any(
+            one.call is changes_of or (one.call is content_version_of and "PATCH" in (route.methods or ()))
+            for one in route.dependant.dependencies
+        )
+    )

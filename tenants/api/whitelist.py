@@ -6,6 +6,7 @@ from tenants.api import models, views
 from tenants.api.context import Found, Plane, at
 from tenants.api.topics import Topic
 from tenants.api.versions import Changing, Versioned
+from tenants.backend.topics import check_name
 from tenants.usecases.instances import Instances
 
 router = APIRouter(prefix="/v1/instances/{instance}", tags=["whitelist"])
@@ -43,6 +44,7 @@ async def set_topic_whitelist(
     change: Changing, topic: Topic, body: models.TopicWhitelistSet
 ) -> models.TopicWhitelistView:
     """Give a topic its own whitelist: an address then needs both, the instance's and this one."""
+    check_name(topic)
     changed = await change.make(Instances.set_topic_whitelist, topic, body.cidrs)
     return views.topic_whitelist_view(changed, topic)
 
@@ -50,6 +52,7 @@ async def set_topic_whitelist(
 @router.delete("/topics/{topic}/whitelist")
 async def inherit_whitelist(change: Changing, topic: Topic) -> models.TopicWhitelistView:
     """Have a topic inherit the instance's whitelist."""
+    check_name(topic)
     changed = await change.make(Instances.set_topic_whitelist, topic, None)
     return views.topic_whitelist_view(changed, topic)
 

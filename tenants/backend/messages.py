@@ -17,7 +17,7 @@ from runtime.kafka_client import KafkaConnection, KafkaUnavailable
 from tenants.backend.cluster import Cluster, text_for_tenant
 from tenants.backend.topics import no_topic
 from tenants.rules.errors import Conflict, Invalid, Refused, Unavailable
-from tenants.rules.lifecycle import Fault
+from tenants.rules.lifecycle import unfit
 from wire.codec import duration
 
 _NO_ANSWER: Final = (
@@ -168,7 +168,7 @@ def _refusal(topic: str, error_code: ErrorCode, text: str) -> Refused:
     if error_code is ErrorCode.unknown_topic_or_partition:
         return no_topic(topic)
     if error_code in _TELLS_WHAT_IS_WRONG:
-        return Invalid([Fault("value", f"the broker refused the message ({name}){text and f': {text}'}")])
+        return Invalid([unfit("value", f"the broker refused the message ({name}){text and f': {text}'}")])
     if error_code is ErrorCode.policy_violation:
         return Conflict(text or "the instance may not be written to now")
     return Unavailable(

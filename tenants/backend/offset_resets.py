@@ -13,7 +13,7 @@ from tenants.backend import groups, topics
 from tenants.backend.cluster import Cluster
 from tenants.backend.topics import TopicPartition
 from tenants.rules.errors import Conflict, Invalid, Unavailable
-from tenants.rules.lifecycle import Fault
+from tenants.rules.lifecycle import unfit
 from tenants.rules.offset_reset import Known, Planned, Wish
 
 _NO_MEMBER: Final = ("Empty", "Dead")
@@ -72,7 +72,7 @@ async def _leaders(
     faults = [f"there is no topic '{topic}'" for topic in whole if topic not in topics_found]
     faults += [f"topic '{topic}' has no partition {one}" for topic, one in sorted(named - found.keys())]
     if faults:
-        raise Invalid([Fault("topics", fault) for fault in faults[:10]])
+        raise Invalid([unfit("topics", fault) for fault in faults[:10]])
     wanted = named | chosen | {key for key in found if key[0] in whole}
     return {key: found[key] for key in wanted if key in found}
 

@@ -39,7 +39,7 @@ from kio.static.primitive import i8, i16, i32, i64
 from contracts.names import physical_name, tenant_name, topic_name_fault
 from tenants.backend.cluster import Cluster, text_for_tenant
 from tenants.rules.errors import Exists, Invalid, NotFound, Refused, Unavailable
-from tenants.rules.lifecycle import Fault
+from tenants.rules.lifecycle import unfit
 from wire.codec import duration
 
 _TIMEOUT_MS: Final = 10_000
@@ -347,7 +347,7 @@ async def delete_records(
     leaders = {int(one.partition_index): int(one.leader_id) for one in topic.partitions}
     unknown = sorted(before.keys() - leaders.keys())
     if unknown:
-        raise Invalid([Fault("partitions", f"the topic has no partition {unknown[0]}")])
+        raise Invalid([unfit("partitions", f"the topic has no partition {unknown[0]}")])
     by_leader: dict[int, list[int]] = {}
     for partition in before or leaders:
         by_leader.setdefault(leaders[partition], []).append(partition)
@@ -384,7 +384,7 @@ def _raise_for(instance_id: str, name: str, error_code: ErrorCode, message: str 
     if error_code is ErrorCode.topic_already_exists:
         raise Exists(f"topic '{name}' exists already")
     if error_code in _FIELD_OF:
-        raise Invalid([Fault(_FIELD_OF[error_code], text or error_code.name.replace("_", " "))])
+        raise Invalid([unfit(_FIELD_OF[error_code], text or error_code.name.replace("_", " "))])
     raise _unexpected(error_code)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from tenants.rules.lifecycle import Fault
+from tenants.rules.lifecycle import Fault, unfit
 
 LOOK_EVERY_MS: Final = 10_000
 """Figures are looked at so often; hysteresis is counted in looks."""
@@ -360,7 +360,7 @@ def rule_of(
 
 
 def faults_of(rule: Rule) -> list[Fault]:
-    """What is wrong with a rule, all at once."""
+    """What of a rule does not fit its kind, all at once."""
     meaning = MEANINGS[rule.kind]
     low, high = meaning.threshold_min, meaning.threshold_max
     window_low, window_high = (1, WINDOW_MINUTES_MAX) if meaning.has_window else (0, 0)
@@ -371,7 +371,7 @@ def faults_of(rule: Rule) -> list[Fault]:
         ("clear_after", rule.clear_after, 1, _LOOKS_MAX, "looks"),
     )
     return [
-        Fault(field, f"must be {low} to {high} ({unit})" if low < high else f"must be {low} for this kind")
+        unfit(field, f"must be {low} to {high} ({unit})" if low < high else f"must be {low} for this kind")
         for field, value, low, high, unit in checks
         if not low <= value <= high
     ]

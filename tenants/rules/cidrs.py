@@ -1,18 +1,20 @@
 """Whitelist entries: parsed, folded and written one way, so that equal entries compare equal. Pure."""
 
 import ipaddress
-import re
 from collections.abc import Iterable
 from typing import Final
 
-from tenants.rules.errors import Conflict
-from tenants.rules.lifecycle import WHITELIST_ENTRIES_MAX, Fault
+from contracts.shapes import CIDR, matching
+from tenants.rules.errors import Conflict, Invalid
+from tenants.rules.lifecycle import WHITELIST_ENTRIES_MAX, Fault, unfit
 from tenants.rules.model import Instance
 
 TOPIC_WHITELISTS_MAX: Final = 1_000
 """Topics of an instance that have a whitelist of their own."""
 
-_PREFIX: Final = re.compile(r"\d{1,3}\Z", re.ASCII)
+CIDR_SHAPE: Final = f"^ *{CIDR} *$"
+"""What an entry looks like as it is given."""
+_GIVEN: Final = matching(CIDR_SHAPE)
 _MAPPED: Final = ipaddress.IPv6Network("::ffff:0:0/96")
 
 
@@ -22,15 +24,9 @@ def normalise(text: str) -> str:
 
     Raises: ValueError with a sentence.
     """
-    stripped = text.strip()
-    address, slash, prefix = stripped.partition("/")
-    refusal = f"'{text[:80]}' is not an address or CIDR such as 10.0.0.0/8 or 2001:db8::/32"
-    if (slash and _PREFIX.match(prefix) is None) or "%" in address:
-        raise ValueError(refusal)
-    try:
-        network = ipaddress.ip_network(stripped, strict=False)
-    except ValueError as error:
-        raise ValueError(refusal) from error
+    if _GIVEN.match(text) is None:
+        raise ValueError(f"'{text[:80]}' is not an address or CIDR such as 10.0.0.0/8 or 2001:db8::/32")
+    network = ipaddress.ip_network(text.strip(" "), strict=False)
     if isinstance(network, ipaddress.IPv6Network) and network.subnet_of(_MAPPED):
         packed = network.network_address.packed[-4:]
         network = ipaddress.IPv4Network((packed, network.prefixlen - 96))
@@ -49,6 +45,14 @@ def normalise_all(entries: Iterable[str], field: str) -> tuple[tuple[str, ...], 
     if len(kept) > WHITELIST_ENTRIES_MAX:
         faults.append(Fault(field, f"at most {WHITELIST_ENTRIES_MAX} entries, not {len(kept)}"))
     return tuple(kept), faults
+
+
+def with_added(present: Iterable[str], added: Iterable[str]) -> tuple[str, ...]:
+    """Entries in their written form, each once. Raises: Invalid where there are too many."""
+    kept = tuple(dict.fromkeys((*present, *added)))
+    if len(kept) > WHITELIST_ENTRIES_MAX:
+        raise Invalid([unfit("add", f"at most {WHITELIST_ENTRIES_MAX} entries, not {len(kept)}")])
+    return kept
 
 
 def with_topic_whitelist(instance: Instance, topic: str, entries: tuple[str, ...] | None) -> Instance:

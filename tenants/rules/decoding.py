@@ -1,11 +1,11 @@
 """How a topic's messages are read: by which schema, and what of them only some may see. Pure."""
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
+from contracts.shapes import matching
 from tenants.rules.lifecycle import Fault
 from wire.record_views import RecordView
 
@@ -20,8 +20,12 @@ TOPICS_MAX: Final = 200
 MASKED: Final = b"***"
 REGISTRY_HEADER_BYTES: Final = 5
 """A zero byte and the id of a schema in four: how serializers of a schema registry begin."""
-_PATH: Final = re.compile(r"[^.\x00-\x1f]+(?:\.[^.\x00-\x1f]+)*\Z")
-_MESSAGE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*\Z")
+MASKED_SHAPE: Final = r"^[^.\u0000-\u001f]+(\.[^.\u0000-\u001f]+)*$"
+"""What a masked field's name or path looks like."""
+MESSAGE_SHAPE: Final = r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$"
+"""What the full name of a Protobuf message looks like."""
+_PATH: Final = matching(MASKED_SHAPE)
+_MESSAGE: Final = matching(MESSAGE_SHAPE)
 
 
 class SchemaKind(StrEnum):

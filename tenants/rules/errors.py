@@ -15,7 +15,7 @@ class Refused(Exception):  # noqa: N818 - an answer, not a malfunction
 
 
 class Invalid(Refused):
-    """Fields of the request are wrong; all at once."""
+    """Fields of the request are wrong, or do not fit (`unfit`); all at once."""
 
     def __init__(self, faults: Sequence[Fault]) -> None:
         super().__init__("; ".join(f"{fault.field}: {fault.message}" for fault in faults))
@@ -55,7 +55,7 @@ class TooMany(Refused):
 
 
 class Unavailable(Refused):
-    """Something this answer needs does not answer itself: a broker, the quota master, free ports."""
+    """Something this answer needs does not answer itself: a broker, the quota master."""
 
 
 class LimitReached(Refused):

@@ -30,7 +30,8 @@ PARAMETERS: Final[dict[FaultKind, frozenset[str]]] = {
     FaultKind.CORRUPT_CHECKSUM: frozenset({"share_percent"}),
 }
 """What an order of each kind may say beside its duration."""
-_REQUIRED: Final = {FaultKind.LATENCY: "delay_ms", FaultKind.THROTTLING: "throttle_time_ms"}
+REQUIRED: Final = {FaultKind.LATENCY: "delay_ms", FaultKind.THROTTLING: "throttle_time_ms"}
+"""What an order of a kind must say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +57,7 @@ def order_faults(order: FaultOrder) -> list[Fault]:
         Fault(name, f"means nothing for {order.kind.value}")
         for name in sorted(given - PARAMETERS[order.kind])
     ]
-    required = _REQUIRED.get(order.kind)
+    required = REQUIRED.get(order.kind)
     if required is not None and required not in given:
         found.append(Fault(required, "is required"))
     if order.once and order.share_percent is not None:

@@ -9,7 +9,7 @@ import msgspec
 from contracts.access_orders import UserCredential, UserMechanism
 from contracts.users import PASSWORD_CHARS_MAX, PASSWORD_CHARS_MIN, KafkaUser, SecurityProtocol
 from tenants.rules.errors import Conflict, Exists, Invalid, NotFound
-from tenants.rules.lifecycle import Fault, name_fault
+from tenants.rules.lifecycle import Fault, name_fault, unfit
 
 USERS_MAX: Final = 200
 """Users of one instance."""
@@ -99,7 +99,7 @@ def protocol_faults(protocols: Iterable[SecurityProtocol], *, serves_tls: bool) 
     if serves_tls or not any(one.is_encrypted for one in protocols):
         return []
     sentence = "the gateways have no certificate: operators start them with --tls-cert and --tls-key"
-    return [Fault("security_protocols", sentence)]
+    return [unfit("security_protocols", sentence)]
 
 
 def ordered(protocols: list[SecurityProtocol]) -> tuple[SecurityProtocol, ...]:

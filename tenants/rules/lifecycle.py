@@ -3,13 +3,13 @@
 `TRANSITIONS` is the whole state machine; a pair that is absent is not possible.
 """
 
-import re
 from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Final, NamedTuple
 
 from contracts.names import ID_ALPHABET, ID_LENGTH, is_instance_id
 from contracts.request_time import REQUEST_PERCENT_MAX, REQUEST_PERCENT_MIN
+from contracts.shapes import matching
 from contracts.specs import Limits
 from contracts.units import format_bytes, format_duration
 
@@ -78,6 +78,14 @@ class Fault(NamedTuple):
 
     field: str
     message: str
+    is_said: bool = True
+    """Whether the API's document says it: False of what no schema can (`unfit`)."""
+
+
+def unfit(field: str, message: str) -> Fault:
+    """A fault of a value that is as the document has it, and does not fit what there is, the clock, or
+    another value."""
+    return Fault(field, message, is_said=False)
 
 
 RATE_MIN_BYTES_PER_S: Final = 100_000
@@ -103,7 +111,9 @@ LIMIT_BOUNDS: Final[dict[str, tuple[int, int]]] = {
     "retention_ms_max": (60_000, 30 * 24 * 3600 * 1000),
     "login_ms_max": (0, 30 * 24 * 3600 * 1000),
 }
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
+NAME_SHAPE: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
+"""What instances, tenants, keys and users may be called, but for what looks like an instance's id."""
+_NAME: Final = matching(NAME_SHAPE)
 
 
 def draw_instance_id(below: Callable[[int], int]) -> str:
@@ -166,7 +176,7 @@ def request_percent_faults(percent: int, default: int, is_operator: bool) -> lis
         return [Fault("request_percent", f"{bounds}, or {DERIVED_PERCENT} for what goes with the rates")]
     if percent > default and not is_operator:
         return [
-            Fault("request_percent", f"at most {default}, which goes with the rates: operators give more")
+            unfit("request_percent", f"at most {default}, which goes with the rates: operators give more")
         ]
     return []
 
@@ -208,14 +218,14 @@ def limit_faults(limits: Limits) -> list[Fault]:
             faults.append(Fault(f"limits.{name}", f"{bounds}, not {_shown(name, value)}"))
     if not faults and limits.request_bytes_max < limits.message_bytes_max:
         faults.append(
-            Fault(
+            unfit(
                 "limits.request_bytes_max",
                 f"must hold one batch of message_bytes_max, {format_bytes(limits.message_bytes_max)}",
             )
         )
     if not faults and limits.partitions_default > limits.partitions_max:
         faults.append(
-            Fault("limits.partitions_default", f"is more than partitions_max, {limits.partitions_max:,}")
+            unfit("limits.partitions_default", f"is more than partitions_max, {limits.partitions_max:,}")
         )
     return faults
 

@@ -5,7 +5,8 @@ A name belongs to its tenant: whoever asks for one in another tenant learns noth
 
 from typing import Final
 
-from tenants.rules.lifecycle import Fault, name_fault
+from contracts.shapes import LETTER, matching
+from tenants.rules.lifecycle import Fault, name_fault, unfit
 from tenants.rules.model import DEFAULT_TENANT
 from tenants.rules.permissions import STAFF, Role
 
@@ -13,6 +14,9 @@ MEMBERS_MAX: Final = 200
 """People of one tenant, invited ones included."""
 PASSWORD_CHARS_MIN: Final = 10
 PASSWORD_CHARS_MAX: Final = 256
+PASSWORD_SHAPE: Final = f"^{LETTER}{{{PASSWORD_CHARS_MIN},{PASSWORD_CHARS_MAX}}}$"
+"""What a password looks like that a person chooses."""
+_PASSWORD: Final = matching(PASSWORD_SHAPE)
 INVITATION_HOURS: Final = 72
 """How long an invitation's link is good, unless it says otherwise."""
 INVITATION_HOURS_MAX: Final = 30 * 24
@@ -31,12 +35,15 @@ def invitation_faults(tenant: str, name: str, role: Role) -> list[Fault]:
     """What is wrong with a member to be."""
     found = []
     fault = name_fault(name, "a member")
-    if fault is None and len(user_name(tenant, name)) > _USER_CHARS_MAX:
-        fault = f"the name and that of the tenant have at most {_USER_CHARS_MAX - 1} characters together"
     if fault is not None:
         found.append(Fault("name", fault))
+    elif len(user_name(tenant, name)) > _USER_CHARS_MAX:
+        most = _USER_CHARS_MAX - 1
+        found.append(
+            unfit("name", f"the name and that of the tenant have at most {most} characters together")
+        )
     if role in STAFF and tenant != DEFAULT_TENANT:
-        found.append(Fault("role", f"operators and admins belong to tenant '{DEFAULT_TENANT}'"))
+        found.append(unfit("role", f"operators and admins belong to tenant '{DEFAULT_TENANT}'"))
     return found
 
 
@@ -44,8 +51,8 @@ def password_faults(field: str, password: str, name: str) -> list[Fault]:
     """What is wrong with a password that a person chooses. Length is what counts (NIST SP 800-63B)."""
     if not PASSWORD_CHARS_MIN <= len(password) <= PASSWORD_CHARS_MAX:
         return [Fault(field, f"a password has {PASSWORD_CHARS_MIN} to {PASSWORD_CHARS_MAX} characters")]
-    if not password.isprintable():
+    if _PASSWORD.match(password) is None:
         return [Fault(field, "a password has no control characters")]
     if password.lower() in (name.lower(), name.partition("@")[0].lower()) or len(set(password)) < 4:
-        return [Fault(field, "this is among the first that are tried: choose another")]
+        return [unfit(field, "this is among the first that are tried: choose another")]
     return []

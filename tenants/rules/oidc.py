@@ -22,7 +22,7 @@ from joserfc.jws import JWSRegistry
 
 from contracts.oauth import ALGORITHMS, TOKEN_BYTES_MAX
 from tenants.rules.lifecycle import name_fault
-from tenants.rules.oidc_settings import GROUP_CHARS_MAX, OidcSettings, url_fault
+from tenants.rules.oidc_settings import IS_GROUP, OidcSettings, url_fault
 from tenants.rules.permissions import Role
 
 ATTEMPT_MS_MAX: Final = 600_000
@@ -279,8 +279,8 @@ def _groups(value: object) -> tuple[str, ...] | None:
         value = [value]
     if not isinstance(value, list):
         return None
-    named = (one for one in value if isinstance(one, str) and 0 < len(one) <= GROUP_CHARS_MAX)
-    return tuple(dict.fromkeys(one for one in named if one.isprintable()))[:GROUPS_MAX]
+    named = (one for one in value if isinstance(one, str) and IS_GROUP(one))
+    return tuple(dict.fromkeys(named))[:GROUPS_MAX]
 
 
 def _hint(claims: Mapping[str, object]) -> str:

@@ -5,7 +5,12 @@ from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
 
+from contracts.shapes import LETTER, matching
+
 GROUP_CHARS_MAX: Final = 256
+GROUP_SHAPE: Final = f"^{LETTER}{{1,{GROUP_CHARS_MAX}}}$"
+"""What a group of the identity provider may be called to be let in."""
+IS_GROUP: Final = matching(GROUP_SHAPE).match
 """Of a group's name, and of what else is named here."""
 _URL_CHARS_MAX: Final = 2_048
 
@@ -61,6 +66,6 @@ def settings_fault(settings: OidcSettings) -> str | None:
         if fault is not None:
             return f"the {name} {fault}"
     for name, text in (("client id", settings.client_id), ("groups claim", settings.groups_claim)):
-        if not 0 < len(text) <= GROUP_CHARS_MAX or not text.isprintable():
+        if not IS_GROUP(text):
             return f"the {name} has 1 to {GROUP_CHARS_MAX} characters that can be printed"
     return None

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Final
 
 from contracts.pipeline import JobState, JobStatus
+from tenants.rules.lifecycle import Fault, unfit
 
 LOST_AFTER_MS: Final = 60_000
 """A running job that told nothing for so long is shown as lost: killed, or cut off from the console."""
@@ -16,10 +17,6 @@ RUNS_KEPT: Final = 200
 """Runs kept of each job; older ones are forgotten, their counts are not."""
 JOBS_MAX: Final = 64
 """Different jobs kept; bounds the labels of metrics. The one that told nothing for longest gives way."""
-FIGURES_MAX: Final = 32
-"""Figures of a run."""
-TIME_MAX_MS: Final = 253_402_300_799_999
-"""The end of the year 9999: later times cannot be shown."""
 
 
 class RunState(StrEnum):
@@ -86,16 +83,12 @@ def with_end(totals: JobTotals, before: Run | None, after: Run) -> JobTotals:
     )
 
 
-def fault_of(told: JobStatus, run_id: str, known: Run | None) -> tuple[str, str] | None:
-    """(field, sentence) of what cannot be true of a status; None: it can."""
+def fault_of(told: JobStatus, run_id: str, known: Run | None) -> Fault | None:
+    """What cannot be true of a status; None: it can."""
     if told.id != run_id:
-        return "id", "is not the id in the path"
-    if max(told.started_at_ms, told.updated_at_ms) > TIME_MAX_MS:
-        return "updated_at_ms", "is after the year 9999"
+        return unfit("id", "is not the id in the path")
     if told.updated_at_ms < told.started_at_ms:
-        return "updated_at_ms", "is before started_at_ms"
-    if len(told.figures) > FIGURES_MAX:
-        return "figures", f"may be {FIGURES_MAX} at most"
+        return unfit("updated_at_ms", "is before started_at_ms")
     if known is not None and known.status.job != told.job:
-        return "job", f"this run is one of '{known.status.job}'"
+        return unfit("job", f"this run is one of '{known.status.job}'")
     return None

@@ -11,12 +11,37 @@ from typing import Final
 from cronsim import CronSim, CronSimError
 
 from contracts.pipeline import JobState
+from contracts.shapes import matching
+from tenants.rules.lifecycle import Fault, unfit
 from tenants.rules.pipeline_runs import RunState
 
 SCHEDULES_MAX: Final = 500
 SILENT_AFTER_MS: Final = 30_000
 """A runner that told nothing of its run for so long is gone: what it ran is due again."""
-_FIELDS: Final = 5
+
+
+def _field(value: str, *others: str) -> str:
+    """Of a cron expression: everything, values and ranges, each with a step perhaps, or what only it has."""
+    one = "|".join((rf"(\*|{value}(-{value})?)(/[0-9]{{1,2}})?", *others))
+    return f"({one})(,({one}))*"
+
+
+def _names(of: str) -> str:
+    """Names of three letters, whatever their case."""
+    return "|".join("".join(f"[{one}{one.lower()}]" for one in name) for name in of.split())
+
+
+_WEEKDAY: Final = f"([0-7]|{_names('SUN MON TUE WED THU FRI SAT')})"
+_FIELDS: Final = (
+    _field("[0-5]?[0-9]"),
+    _field("([01]?[0-9]|2[0-3])"),
+    _field("(0?[1-9]|[12][0-9]|3[01])", "LW?"),
+    _field(f"(0?[1-9]|1[0-2]|{_names('JAN FEB MAR APR MAY JUN JUL AUG SEP OCT NOV DEC')})"),
+    _field(_WEEKDAY, f"{_WEEKDAY}#[1-5]", "[0-7]L"),
+)
+CRON_SHAPE: Final = f"^{' '.join(_FIELDS)}$"
+"""What five fields look like, whether or not there is a time that fits all of them."""
+_CRON: Final = matching(CRON_SHAPE)
 _AHEAD_MS: Final = 3_600_000
 """Times of ours that lie further ahead are of a clock that was wrong."""
 
@@ -94,14 +119,15 @@ class Schedule:
     last: LastRun | None
 
 
-def fault_of(cron: str) -> str | None:
+def fault_of(cron: str) -> Fault | None:
     """What is wrong with an expression; None: it is one."""
-    if len(cron.split()) != _FIELDS:
-        return "is not five fields: minute, hour, day of the month, month, day of the week"
+    if _CRON.match(cron) is None:
+        sentence = "is not five fields with one space between: minute, hour, day of the month, month, weekday"
+        return Fault("cron", f"{sentence}, each *, numbers, ranges or steps")
     try:
         next(CronSim(cron, datetime(2026, 1, 1, tzinfo=UTC)))
     except (CronSimError, StopIteration) as error:
-        return f"is no cron expression that comes true: {error}".removesuffix(": ")
+        return unfit("cron", f"is no cron expression that comes true: {error}".removesuffix(": "))
     return None
 
 

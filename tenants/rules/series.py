@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tenants.rules.lifecycle import Fault
+from tenants.rules.lifecycle import Fault, unfit
 
 STEP_MS: Final = 15_000
 BLOCK_MS: Final = 900_000
@@ -359,14 +359,14 @@ def span_of(
     end_ms = now_ms if to_ms is None else to_ms
     start_ms = max(0, end_ms - SPAN_MS_DEFAULT) if from_ms is None else from_ms
     faults = [
-        Fault(name, "must be in the years 1970 to 9999")
+        unfit(name, "must be in the years 1970 to 9999")
         for name, at_ms in (("from", start_ms), ("to", end_ms))
         if not 0 <= at_ms <= _YEAR_9999_MS
     ]
     if not faults and end_ms <= start_ms:
-        faults.append(Fault("to", "must be after `from`"))
+        faults.append(unfit("to", "must be after `from`"))
     if not faults and end_ms - start_ms > SPAN_MS_MAX:
-        faults.append(Fault("from", f"at most {SPAN_MS_MAX // 86_400_000} days may be asked for at once"))
+        faults.append(unfit("from", f"at most {SPAN_MS_MAX // 86_400_000} days may be asked for at once"))
     if faults:
         return faults
     least_ms = STEP_MS if start_ms >= now_ms - FINE_KEPT_MS else COARSE_STEP_MS

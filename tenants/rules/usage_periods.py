@@ -9,7 +9,7 @@ from typing import Annotated, Final
 import msgspec
 
 from contracts.billing import DAY_MS, HOUR_MS, SLOT_MS, PeriodState
-from tenants.rules.lifecycle import Fault
+from tenants.rules.lifecycle import Fault, unfit
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 LAST_MS: Final = 253_402_214_400_000
@@ -113,15 +113,15 @@ def span_of(
     to_ms = now_ms if end is None else ms_of(end)
     from_ms = max(0, to_ms - resolution.span_ms_default) if start is None else ms_of(start)
     faults = [
-        Fault(name, "must be in the years 1970 to 9999")
+        unfit(name, "must be in the years 1970 to 9999")
         for name, at_ms in (("from", from_ms), ("to", to_ms))
         if not 0 <= at_ms <= LAST_MS
     ]
     if not faults and to_ms <= from_ms:
-        faults.append(Fault("to", "must be after `from`"))
+        faults.append(unfit("to", "must be after `from`"))
     if not faults and to_ms - from_ms > resolution.span_ms_max:
         days = resolution.span_ms_max // DAY_MS
-        faults.append(Fault("from", f"at most {days} days may be asked for by {resolution.value}"))
+        faults.append(unfit("from", f"at most {days} days may be asked for by {resolution.value}"))
     return faults or Span(from_ms, to_ms)
 
 

@@ -23,7 +23,7 @@ from tenants.rules.alarms import (
     rule_of,
 )
 from tenants.rules.errors import Conflict, Invalid, NotFound
-from tenants.rules.lifecycle import Fault
+from tenants.rules.lifecycle import unfit
 from tenants.rules.model import Caller, Instance
 from tenants.store import alarms, audit, instances
 from tenants.store.alarms import Entry, Kept, Key
@@ -180,7 +180,7 @@ class Alarms:
         now_ms = epoch_ms()
         if until_ms is not None and not now_ms < until_ms <= now_ms + SILENCE_MS_MAX:
             days = SILENCE_MS_MAX // (24 * 3600 * 1000)
-            raise Invalid([Fault("until", f"must be a time to come, within {days} days")])
+            raise Invalid([unfit("until", f"must be a time to come, within {days} days")])
         with self._store.write() as connection:
             kept = _existing(connection, instance, kind, subject)
             by = None if until_ms is None else caller.actor[:160]

@@ -1,11 +1,11 @@
 """Clusters as operators keep them: where each is, how it is entered, and whether it takes new instances."""
 
-import re
 from collections.abc import Callable
 from typing import Final
 
 from sqlalchemy import Connection
 
+from contracts.shapes import HOST_PORT, matching
 from contracts.specs import ClusterSpec, Engine
 from contracts.units import counted
 from contracts.upstream import UpstreamSecurity
@@ -21,9 +21,12 @@ from tenants.store.engine import Store
 CLUSTERS_MAX: Final = 32
 """Clusters of one stack: each is looked at every two seconds, by the console and by the quota master."""
 _ADDRESSES_MAX: Final = 16
-NAME: Final = r"^[a-z0-9][a-z0-9-]{0,39}$"
+NAME_SHAPE: Final = r"^[a-z0-9][a-z0-9-]{0,39}$"
 """What an Apache Kafka may be called."""
-_NAME: Final = re.compile(NAME.replace("$", r"\Z"))
+BOOTSTRAP_SHAPE: Final = f"^ *{HOST_PORT} *(, *{HOST_PORT} *){{0,{_ADDRESSES_MAX - 1}}}$"
+"""How some of its brokers are named."""
+_NAME: Final = matching(NAME_SHAPE)
+_BOOTSTRAP: Final = matching(BOOTSTRAP_SHAPE)
 
 
 class Clusters:
@@ -100,10 +103,7 @@ def _existing(connection: Connection, name: str) -> ClusterSpec:
 
 
 def _addresses(bootstrap: str) -> tuple[str, list[Fault]]:
-    try:
-        found = [parse_host_port(part.strip()) for part in bootstrap.split(",")]
-    except ValueError as error:
-        return "", [Fault("bootstrap", str(error))]
-    if len(found) > _ADDRESSES_MAX or any(not host or port == 0 for host, port in found):
+    if _BOOTSTRAP.match(bootstrap) is None:
         return "", [Fault("bootstrap", f"must be HOST:PORT,... of 1 to {_ADDRESSES_MAX} brokers")]
+    found = [parse_host_port(part.strip(" ")) for part in bootstrap.split(",")]
     return ",".join(format_host_port(*one) for one in found), []

@@ -1,5 +1,8 @@
 """How messages of topics are read: schemas, registries, and what is masked."""
 
+from typing import Final
+
+from contracts.shapes import BASE_URL_SHAPE, matching
 from runtime.clock import epoch_ms
 from tenants.credentials import sealed, unsealed
 from tenants.decoding.decoder import Decoder
@@ -8,13 +11,15 @@ from tenants.decoding.reading import Reading
 from tenants.decoding.registry import Registry, Schemas
 from tenants.rules.decoding import PLAIN, TOPICS_MAX, Decoding, faults_of
 from tenants.rules.errors import Conflict, Invalid
-from tenants.rules.lifecycle import Fault
+from tenants.rules.lifecycle import Fault, unfit
 from tenants.rules.model import Caller, Instance
 from tenants.rules.permissions import Permission
 from tenants.rules.webhooks import fault_of_url
 from tenants.store import audit, decodings
 from tenants.store.decodings import RegistryRow
 from tenants.store.engine import Store
+
+_URL: Final = matching(BASE_URL_SHAPE)
 
 
 class Decodings:
@@ -38,8 +43,11 @@ class Decodings:
 
         Raises: Invalid, Conflict.
         """
-        faults = [Fault("url", wrong)] if (wrong := fault_of_url(url)) else []
-        faults += [Fault("url", "must have no query")] if "?" in url else []
+        wrong = fault_of_url(url)
+        if _URL.match(url) is None:
+            faults = [Fault("url", wrong or "must have a host, perhaps a port and a path, and no query")]
+        else:
+            faults = [unfit("url", wrong)] if wrong else []
         faults += [Fault("user", "must have no colon")] if ":" in user else []
         if faults:
             raise Invalid(faults)
@@ -77,7 +85,7 @@ class Decodings:
             text = SchemaText(decoding.kind.value, decoding.schema, message=decoding.message)
             problem = await self._decoder.check(instance.id, text)
             if problem is not None:
-                raise Invalid([Fault("schema", f"cannot be used: {problem}")])
+                raise Invalid([unfit("schema", f"cannot be used: {problem}")])
 
     def set_decoding(self, caller: Caller, instance: Instance, topic: str, decoding: Decoding) -> None:
         """Have a topic read so, from the next view on. Raises: Conflict."""

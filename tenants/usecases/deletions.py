@@ -13,7 +13,7 @@ from tenants.credentials import new_id
 from tenants.found import Found
 from tenants.rules import lifecycle
 from tenants.rules.errors import Conflict, Invalid, NotFound, no_instance
-from tenants.rules.lifecycle import Event, Fault, State
+from tenants.rules.lifecycle import Event, Fault, State, unfit
 from tenants.rules.model import SIZES, SYSTEM_TENANT, TERMS, Caller, Instance
 from tenants.store import audit, instances, operations, registry
 from tenants.store.engine import Store, feed_position
@@ -184,12 +184,12 @@ def _made_of(found: Found, wanted: Adoption, now_ms: int, *, is_discarded: bool)
         sizes = {field: value or lifecycle.RATE_MIN_BYTES_PER_S * 10 for field, value in sizes.items()}
         name = name or found.instance_id[1:]
     faults = [
-        Fault(field, "nobody knows any more what it was: say it")
+        unfit(field, "nobody knows any more what it was: say it")
         for field, value in (("name", name), *sizes.items())
         if value is None
     ]
     if wanted.tenant == SYSTEM_TENANT:
-        faults.append(Fault("tenant", "the system tenant has its one instance"))
+        faults.append(unfit("tenant", "the system tenant has its one instance"))
     if not faults:
         assert name is not None
         faults = lifecycle.sold_faults(name, *sizes.values())

@@ -22,7 +22,7 @@ from tenants import credentials
 from tenants.credentials import new_id
 from tenants.rules import cidrs, kafka_acls, kafka_users, lifecycle, metric_subscriptions
 from tenants.rules.errors import Conflict, Exists, Invalid, Stale, no_instance
-from tenants.rules.lifecycle import Event, Fault, State
+from tenants.rules.lifecycle import Event, Fault, State, unfit
 from tenants.rules.model import DEFAULT_TENANT, SYSTEM_TENANT, Caller, Instance
 from tenants.rules.oauth import described, faults_of
 from tenants.store import audit, instances, operations, registry
@@ -146,14 +146,14 @@ class Instances:
     # --- writing --------------------------------------------------------------------------------
 
     def create(self, caller: Caller, tenant: str, order: NewInstance) -> Instance:
-        """Raises: Invalid with every fault, Conflict when the name is taken, LimitReached when it is more
-        than the tenant may have or the cluster may sell, Unavailable without ports."""
+        """Raises: Invalid with every fault, Conflict when the name is taken or without ports, LimitReached
+        when it is more than the tenant may have or the cluster may sell."""
         limits, faults = _limits(Limits(), order.limits)
         whitelist, cidr_faults = cidrs.normalise_all(order.whitelist or [], "whitelist")
         faults += _order_faults(caller, order) + cidr_faults
         faults += kafka_users.protocol_faults(order.security_protocols, serves_tls=self._serves_tls)
         if tenant == SYSTEM_TENANT:
-            faults.append(Fault("tenant", "the system tenant has its one instance"))
+            faults.append(unfit("tenant", "the system tenant has its one instance"))
         if faults:
             raise Invalid(faults)
         with self._store.write() as connection:
@@ -202,11 +202,11 @@ class Instances:
         if wanted is None:
             return instance.with_(cluster_id=self._placement.choose_cluster(connection, fits))
         if not caller.is_operator:
-            raise Invalid([Fault("cluster", "operators choose it")])
+            raise Invalid([unfit("cluster", "operators choose it")])
         if registry.cluster(connection, wanted) is None:
-            raise Invalid([Fault("cluster", f"there is no cluster '{wanted[:80]}'")])
+            raise Invalid([unfit("cluster", f"there is no cluster '{wanted[:80]}'")])
         if wanted in registry.drained(connection):
-            raise Invalid([Fault("cluster", f"cluster '{wanted}' is drained: it takes no new instances")])
+            raise Invalid([unfit("cluster", f"cluster '{wanted}' is drained: it takes no new instances")])
         return instance.with_(cluster_id=wanted)
 
     def change(self, caller: Caller, reference: str, wanted: Change, usage: Usage) -> Instance:
@@ -438,16 +438,14 @@ class Instances:
 
         def edit(_connection: Connection, instance: Instance) -> Instance:
             missing = [
-                Fault("remove", f"{entry} is not in the whitelist")
+                unfit("remove", f"{entry} is not in the whitelist")
                 for entry in removed
                 if entry not in instance.whitelist
             ]
             if faults or remove_faults or missing:
                 raise Invalid([*faults, *remove_faults, *missing])
             left = [entry for entry in instance.whitelist if entry not in removed]
-            kept, too_many = cidrs.normalise_all([*left, *added], "add")
-            if too_many:
-                raise Invalid(too_many)
+            kept = cidrs.with_added(left, added)
             switch = instance.allow_all if allow_all is None else allow_all
             return instance.with_(whitelist=kept, allow_all=switch)
 
@@ -486,9 +484,7 @@ class Instances:
 
         def edit(_connection: Connection, instance: Instance) -> Instance:
             left = [one for one in instance.topic_whitelists.get(topic, ()) if one not in removed]
-            kept, too_many = cidrs.normalise_all([*left, *added], "add")
-            if too_many:
-                raise Invalid(too_many)
+            kept = cidrs.with_added(left, added)
             return cidrs.with_topic_whitelist(instance, topic, kept)
 
         return self._edit(caller, reference, "whitelist.topic", edit, detail=topic)

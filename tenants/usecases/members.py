@@ -10,7 +10,7 @@ from runtime.http_limits import holder_of
 from tenants import credentials
 from tenants.remembered import CallerMemory
 from tenants.rules.errors import Conflict, Exists, Forbidden, Invalid, NotFound, TooMany
-from tenants.rules.lifecycle import Fault
+from tenants.rules.lifecycle import unfit
 from tenants.rules.members import (
     MEMBERS_MAX,
     invitation_faults,
@@ -196,7 +196,7 @@ class Members:
             raise Conflict(_NO_PASSWORD)
         if user is None or not credentials.password_matches(user.password_hash, old):
             self._limits.failed(holder, caller.name)
-            raise Invalid([Fault("password", "this is not your password now")])
+            raise Invalid([unfit("password", "this is not your password now")])
         hashed = credentials.hash_password(new)
         with self._store.write() as connection:
             members.set_password_hash(connection, user.name, hashed)

@@ -21,7 +21,7 @@ from tenants.decoding.reading import Reading
 from tenants.rules.callers import ViewsUnderWay
 from tenants.rules.decoding import Read
 from tenants.rules.errors import Conflict, Invalid, Unavailable
-from tenants.rules.lifecycle import Fault, State
+from tenants.rules.lifecycle import State, unfit
 from tenants.rules.message_begin import Ends, From, begun
 from tenants.rules.message_scan import (
     KEPT_BYTES_MAX,
@@ -310,7 +310,7 @@ def _leaders(found: MetadataResponseTopic, topic: str, partition: int | None) ->
         raise Unavailable("the topic has no partitions yet. Try again in a few seconds")
     if partition is not None:
         if (topic, partition) not in leaders:
-            raise Invalid([Fault("partition", f"the topic has no partition {partition}")])
+            raise Invalid([unfit("partition", f"the topic has no partition {partition}")])
         return {(topic, partition): leaders[topic, partition]}
     return leaders
 
@@ -319,10 +319,10 @@ def _check_size(asked: Asked, partitions: int) -> None:
     """Raises: Invalid."""
     if partitions > PARTITIONS_MAX:
         told = f"the topic has {partitions}: name one, {PARTITIONS_MAX} at most are looked at together"
-        raise Invalid([Fault("partition", told)])
+        raise Invalid([unfit("partition", told)])
     if asked.value_bytes_max * max(asked.limit, partitions) > KEPT_BYTES_MAX:
         told = f"so many of so many messages are more than {KEPT_BYTES_MAX}: ask for fewer or shorter ones"
-        raise Invalid([Fault("value_bytes", told)])
+        raise Invalid([unfit("value_bytes", told)])
 
 
 async def _looks(

@@ -12,7 +12,7 @@ from tenants.credentials import new_id
 from tenants.purge_rule import FORGET_AFTER_MS
 from tenants.rules.acknowledgement import Consumer
 from tenants.rules.errors import Conflict, Invalid, NotFound, no_instance
-from tenants.rules.lifecycle import Fault, State
+from tenants.rules.lifecycle import State, unfit
 from tenants.rules.model import Caller, Instance
 from tenants.rules.moves import WORKED_ON, Event, Move, Phase
 from tenants.store import audit, followers, instances, moves, registry
@@ -73,7 +73,7 @@ class Moves:
             self._check(connection, instance, target)
 
     def order(self, caller: Caller, instance_id: str, target: str, *, fills_gaps: bool = False) -> Move:
-        """Begin. Raises: NotFound, Invalid, Conflict, LimitReached, Unavailable without ports."""
+        """Begin. Raises: NotFound, Invalid, Conflict, also without ports, LimitReached."""
         with self._store.write() as connection:
             instance = instances.by_id(connection, instance_id)
             if instance is None or not instance.is_visible:
@@ -105,10 +105,10 @@ class Moves:
         if instance.state not in (State.RUNNING, State.SUSPENDED):
             raise Conflict(f"instance '{instance.name}' is {instance.state.value}: only what runs is moved")
         if target == instance.cluster_id:
-            raise Invalid([Fault("cluster", f"the instance is on cluster '{target}' already")])
+            raise Invalid([unfit("cluster", f"the instance is on cluster '{target}' already")])
         spec = registry.cluster(connection, target)
         if spec is None:
-            raise Invalid([Fault("cluster", f"there is no cluster '{target[:80]}'")])
+            raise Invalid([unfit("cluster", f"there is no cluster '{target[:80]}'")])
         if not spec.brokers or target in self._unreachable():
             raise Conflict(f"cluster '{target}' does not answer now")
         if target in registry.drained(connection):

@@ -7,8 +7,7 @@ import msgspec
 
 from contracts.pipeline import JobStatus
 from runtime.clock import epoch_ms
-from tenants.rules.errors import Conflict, Invalid, NotFound
-from tenants.rules.lifecycle import Fault
+from tenants.rules.errors import Invalid, NotFound
 from tenants.rules.pipeline_runs import JobTotals, Run, RunState, fault_of, with_end, with_told
 from tenants.store import pipeline_runs
 from tenants.store.engine import Store
@@ -33,14 +32,13 @@ class PipelineRuns:
         self._store = store
 
     def tell(self, run_id: str, told: JobStatus) -> Run:
-        """Store a status; the run as it is then. Raises: Invalid, Conflict."""
+        """Store a status; the run as it is then. Raises: Invalid."""
         told = _storable(told)
         with self._store.write() as connection:
             known = pipeline_runs.run(connection, run_id)
             fault = fault_of(told, run_id, known)
             if fault is not None:
-                field, sentence = fault
-                raise Conflict(sentence) if field == "job" else Invalid([Fault(field, sentence)])
+                raise Invalid([fault])
             after = with_told(known, told, epoch_ms())
             if after is not known:
                 counted = pipeline_runs.totals(connection, told.job)

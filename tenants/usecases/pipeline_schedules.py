@@ -1,15 +1,15 @@
 """Schedules of the pipeline: operators set them, a runner asks what is due and tells how it went."""
 
-import re
 from dataclasses import replace
 from typing import Final
 
 from sqlalchemy import Connection
 
 from contracts.pipeline import JobState
+from contracts.shapes import matching
 from runtime.clock import epoch_ms
 from tenants.rules.errors import Conflict, Invalid, NotFound
-from tenants.rules.lifecycle import Fault
+from tenants.rules.lifecycle import Fault, unfit
 from tenants.rules.model import Caller
 from tenants.rules.pipeline_schedules import (
     DEFAULTS,
@@ -24,7 +24,9 @@ from tenants.store import audit, instances, pipeline_schedules
 from tenants.store.audit import Entry
 from tenants.store.engine import Store
 
-_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,63}\Z")
+NAME_SHAPE: Final = r"^[a-z0-9][a-z0-9-]{0,63}$"
+"""What a schedule may be called."""
+_NAME: Final = matching(NAME_SHAPE)
 
 
 class PipelineSchedules:
@@ -58,19 +60,19 @@ class PipelineSchedules:
         if _NAME.match(name) is None:
             faults.append(Fault("name", "must be 1 to 64 lower-case letters, digits and '-'"))
         if fault := fault_of(cron):
-            faults.append(Fault("cron", fault))
+            faults.append(fault)
         if (job in OF_AN_INSTANCE) != (instance_id is not None):
             is_of = job in OF_AN_INSTANCE
             words = "says which instance this job works on" if is_of else "is not for this job"
             faults.append(Fault("instance_id", words))
         if name in DEFAULTS and job is not DEFAULTS[name].job:
-            faults.append(Fault("job", f"of this one is '{DEFAULTS[name].job}'"))
+            faults.append(unfit("job", f"of this one is '{DEFAULTS[name].job}'"))
         if faults:
             raise Invalid(faults)
         now_ms = epoch_ms()
         with self._store.write() as connection:
             if instance_id is not None and not _is_there(connection, instance_id):
-                raise Invalid([Fault("instance_id", "there is no such instance")])
+                raise Invalid([unfit("instance_id", "there is no such instance")])
             found = _found(connection, name)
             if found is None:
                 if len(pipeline_schedules.every(connection)) >= SCHEDULES_MAX:

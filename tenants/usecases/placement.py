@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from contracts.names import SYSTEM_INSTANCE_ID
 from contracts.specs import BrokerAddress, Listener
 from tenants.rules import lifecycle
-from tenants.rules.errors import Unavailable
+from tenants.rules.errors import Conflict, Unavailable
 from tenants.rules.lifecycle import Event, State
 from tenants.rules.model import Instance
 from tenants.rules.vports import Endpoint, PortsExhausted, VipPool, allocate
@@ -69,7 +69,7 @@ class Placement:
         """Of two drawn clusters the one with fewer instances: not all that look at once choose the same.
         Those with room go before those without, which say what they lack.
 
-        Raises: Unavailable when none takes new instances.
+        Raises: Conflict when none takes new instances.
         """
         drained = registry.drained(connection)
         with_brokers = [one.cluster_id for one in registry.clusters(connection) if one.brokers]
@@ -77,7 +77,7 @@ class Placement:
             return self._default_cluster_id
         takers = [one for one in with_brokers if one not in drained]
         if not takers:
-            raise Unavailable("no cluster takes new instances: all are drained")
+            raise Conflict("no cluster takes new instances: all are drained")
         unreachable = self._unreachable()
         reachable = [one for one in takers if one not in unreachable] or takers
         roomy = [one for one in reachable if fits(one)] or reachable
@@ -89,7 +89,7 @@ class Placement:
         """Give an instance the bootstrap listener and one per broker it lacks, for each way of coming in;
         whether any was lacking.
 
-        Raises: Unavailable when no port is free.
+        Raises: Conflict when no port is free.
         """
         cluster = registry.cluster(connection, instance.cluster_id)
         nodes: list[int | None] = [None]
@@ -110,7 +110,7 @@ class Placement:
             try:
                 endpoint = allocate(self._pool, known, now_ms, is_free, own=own, in_order=in_order)
             except PortsExhausted as error:
-                raise Unavailable(str(error)) from error
+                raise Conflict(str(error)) from error
             known[endpoint] = None
             own.pop(endpoint, None)
             advertised = self._pool.advertised_for(endpoint.bind_host)
@@ -168,7 +168,7 @@ class Placement:
         try:
             if self.give_listeners(connection, instance, now_ms):
                 instances.save(connection, instance, now_ms)
-        except Unavailable as error:  # the broker must be told its specs all the same
+        except (Conflict, Unavailable) as error:  # the broker must be told its specs all the same
             failed = instance.with_(state=State.FAILED, state_reason=error.detail)
             instances.save(connection, failed, now_ms)
 
@@ -225,7 +225,7 @@ class Placement:
             ):
                 try:
                     self.give_listeners(connection, instance, now_ms)
-                except Unavailable:
+                except (Conflict, Unavailable):
                     break  # no port is free yet; the reason stands at the instance
                 self._serve_again(connection, instance, now_ms)
                 released += 1

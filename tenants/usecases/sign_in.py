@@ -16,7 +16,7 @@ from tenants import credentials
 from tenants.oidc_provider import OidcProvider
 from tenants.remembered import CallerMemory
 from tenants.rules.errors import Conflict, Exists, Forbidden, Invalid, NotFound, TooMany, Unauthenticated
-from tenants.rules.lifecycle import Fault
+from tenants.rules.lifecycle import Fault, unfit
 from tenants.rules.members import MEMBERS_MAX, user_name
 from tenants.rules.model import DEFAULT_TENANT, SYSTEM_TENANT, Caller
 from tenants.rules.oidc import (
@@ -34,7 +34,7 @@ from tenants.rules.oidc import (
     new_cookie,
     place_of,
 )
-from tenants.rules.oidc_settings import GROUP_CHARS_MAX
+from tenants.rules.oidc_settings import GROUP_CHARS_MAX, IS_GROUP
 from tenants.rules.permissions import STAFF, Role, grants
 from tenants.shared_limits import LoginLimits
 from tenants.store import accounts, audit, identities, members
@@ -268,12 +268,12 @@ class SignIn:
 
 def _check_group(caller: Caller, group_name: str, tenant: str, role: Role) -> None:
     """Raises: Invalid, Forbidden."""
-    if not 0 < len(group_name) <= GROUP_CHARS_MAX or not group_name.isprintable():
+    if not IS_GROUP(group_name):
         raise Invalid([Fault("group", f"1 to {GROUP_CHARS_MAX} characters that can be printed")])
     if role in STAFF and tenant != DEFAULT_TENANT:
-        raise Invalid([Fault("role", f"operators and admins belong to tenant '{DEFAULT_TENANT}'")])
+        raise Invalid([unfit("role", f"operators and admins belong to tenant '{DEFAULT_TENANT}'")])
     if tenant == SYSTEM_TENANT:
-        raise Invalid([Fault("tenant", "nobody is a member of this deployment's own tenant")])
+        raise Invalid([unfit("tenant", "nobody is a member of this deployment's own tenant")])
     if role not in grants(caller.role):
         raise Forbidden(f"your role, {caller.role}, does not make members {role}")
 

@@ -191,7 +191,8 @@ def _config_faults(configs: dict[str, str] | dict[str, str | None], limits: Limi
         else:
             fault = None
         if fault is not None:
-            faults.append(Fault(f"configs.{name[:100]}", fault))
+            is_said = not topic_policy.is_shaped(name, value)
+            faults.append(Fault(f"configs.{name[:100]}", fault, is_said))
     return faults
 
 

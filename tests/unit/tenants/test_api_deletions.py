@@ -353,7 +353,7 @@ async def test_what_nobody_knows_any_more_must_be_said(operator: Caller, interna
     )
     path = "absent-instances/izzzzzzzzzzz/adopt"
     refused = await operator("POST", path, json={"tenant": "default"})
-    assert refused.status_code == 422
+    assert refused.status_code == 409
     assert {one["field"] for one in refused.json()["errors"]} == {
         "name",
         "produce_rate_bytes_per_s",

@@ -13,7 +13,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from contracts.pipeline import JobStatus
-from tenants.api import schema
 from tenants.app import create_console_app
 from tenants.console import Console
 
@@ -73,7 +72,7 @@ _QUERIES = st.dictionaries(
 
 @pytest.fixture
 def routes(plane: Console) -> list[tuple[str, str]]:
-    document = schema.openapi(create_console_app(plane))()
+    document = create_console_app(plane).openapi()
     return [
         (method.upper(), path)
         for path, operations in document["paths"].items()

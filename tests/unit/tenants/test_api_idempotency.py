@@ -54,7 +54,7 @@ async def test_another_request_with_the_same_key_is_refused(client: httpx.AsyncC
         ("tenants", {"name": "acme"}),
     ):
         other = await post(client, path, "k", body)
-        assert other.status_code == 422
+        assert other.status_code == 409
         assert other.json()["type"] == "urn:portico:problem:idempotency-key-reused"
 
 

@@ -71,13 +71,19 @@ async def test_those_that_every_deployment_has_stay(operator: Caller) -> None:
         ("a", {**METER, "cron": "@daily"}, "cron"),
         ("a", {**METER, "instance_id": "iabc"}, "instance_id"),
         ("a", {"job": "load", "cron": "* * * * *"}, "instance_id"),
-        ("a", {"job": "load", "cron": "* * * * *", "instance_id": "none"}, "instance_id"),
-        ("a", {"job": "load", "cron": "* * * * *", "instance_id": "a\0b"}, "instance_id"),
         ("a", {"job": "shell", "cron": "* * * * *"}, "job"),
         ("a", {**METER, "arguments": ["--spark-conf"]}, "arguments"),
     ],
 )
 async def test_what_is_refused(operator: Caller, name: str, body: dict[str, Any], field: str) -> None:
     answer = await operator("PUT", f"{LIST}/{name}", json=body)
-    assert answer.status_code in (400, 422), answer.text
+    assert answer.status_code == 422, answer.text
     assert [each["field"] for each in answer.json()["errors"]] == [field]
+
+
+@pytest.mark.parametrize("instance_id", ["none", "a\0b"])
+async def test_an_instance_that_is_not_there_is_a_conflict(operator: Caller, instance_id: str) -> None:
+    body = {"job": "load", "cron": "* * * * *", "instance_id": instance_id}
+    answer = await operator("PUT", f"{LIST}/a", json=body)
+    assert answer.status_code == 409
+    assert [each["field"] for each in answer.json()["errors"]] == ["instance_id"]

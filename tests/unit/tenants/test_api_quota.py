@@ -50,7 +50,7 @@ async def test_without_the_master(operator: Caller, master: MasterServer) -> Non
 async def test_an_instance_that_the_master_has_not_met(operator: Caller) -> None:
     await operator.order()
     answer = await operator("GET", "instances/shop/quota")
-    assert answer.status_code == 503
+    assert answer.status_code == 409
     assert "does not know the instance yet" in answer.json()["detail"]
 
 

@@ -304,7 +304,12 @@ async def test_what_is_refused(operator: Caller) -> None:
         "from=1999-01-01T00:00:00Z",
         "from=0001-01-01T00:00:00Z",
         "to=9999-12-31T23:59:59Z",
+    ):
+        assert (await operator("GET", f"instances/shop/series?{query}")).status_code == 409, query
+    for query in (
         "from=x",
+        "from=2026-11-01",
+        "from=2026-11-01T00:00:00",
         "to=0.5",
         "from=1793491200",
         "points=9",
