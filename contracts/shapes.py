@@ -42,6 +42,8 @@ HOST_PORT: Final = f"{_HOST}:{_PORT}"
 """A host by its name or address, which nobody has looked up, and its port."""
 BASE_URL_SHAPE: Final = f'^[Hh][Tt][Tt][Pp][Ss]?://{_HOST}(:{_PORT})?(/[!-"$->@-~]*)?$'
 """Of http or https, without user, query and fragment."""
+URL_SHAPE: Final = f'^[Hh][Tt][Tt][Pp][Ss]?://{_HOST}(:{_PORT})?([/?][!-"$-~]*)?$'
+"""The same, perhaps with a query."""
 CIDR: Final = f"({IPV4}(/(3[0-2]|[12]?[0-9]))?|{IPV6}(/(12[0-8]|1[01][0-9]|[1-9]?[0-9]))?)"
 """An address, or a network by its address and prefix."""
 

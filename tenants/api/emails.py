@@ -12,7 +12,7 @@ from tenants.api.context import Asker, Plane, Tenant, at, home_or_all
 from tenants.api.middleware import client_address
 from tenants.api.models import RequestModel, ViewModel
 from tenants.api.webhooks import DeliveryList, DeliveryView, delivery_view
-from tenants.rules.mail_addresses import ADDRESS_CHARACTERS_MAX
+from tenants.rules.mail_addresses import ADDRESS_CHARACTERS_MAX, ADDRESS_SHAPE, LONG_LOCAL_SHAPE
 from tenants.rules.mails import AddressState, Purpose
 from tenants.rules.model import Caller
 from tenants.store.webhooks import OPERATORS
@@ -31,7 +31,7 @@ class EmailCreate(RequestModel):
         max_length=ADDRESS_CHARACTERS_MAX,
         description=_ADDRESS,
         examples=["ops@example.com"],
-        json_schema_extra={"pattern": "^[!-~]+@[!-~]+$"},
+        json_schema_extra={"pattern": ADDRESS_SHAPE, "not": {"pattern": LONG_LOCAL_SHAPE}},
     )
 
 

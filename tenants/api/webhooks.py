@@ -7,9 +7,11 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Response, status
 from pydantic import Field
 
+from contracts.shapes import URL_SHAPE
 from tenants.api import views
 from tenants.api.context import Asker, Plane, Tenant, at, home_or_all
 from tenants.api.models import RequestModel, ViewModel
+from tenants.api.shapes import Name
 from tenants.rules.model import Caller
 from tenants.rules.webhooks import URL_CHARACTERS_MAX, DeliveryState
 from tenants.store.webhooks import OPERATORS, Delivery, Webhook
@@ -25,12 +27,12 @@ _URL = "where messages are sent by POST; it must be in the public internet, unle
 class WebhookCreate(RequestModel):
     """POST /v1/webhooks."""
 
-    name: str = Field(description="letters, digits, '.', '_' and '-'", examples=["pager"])
+    name: Name = Field(description="letters, digits, '.', '_' and '-'", examples=["pager"])
     url: str = Field(
         max_length=URL_CHARACTERS_MAX,
         description=_URL,
         examples=["https://example.com/hook"],
-        json_schema_extra={"pattern": "^https?://[!-~]+$"},
+        json_schema_extra={"pattern": URL_SHAPE},
     )
 
 

@@ -3,20 +3,25 @@
 import re
 from typing import Final
 
+from contracts.shapes import matching
+
 ADDRESS_CHARACTERS_MAX: Final = 254
 """An e-mail address (RFC 5321)."""
-_LOCAL: Final = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*\Z")
-_LABEL: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?\Z")
+_ATOM: Final = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
+_REST: Final = r"([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+ADDRESS_SHAPE: Final = rf"^{_ATOM}(\.{_ATOM})*@([A-Za-z0-9]{_REST}\.)+[A-Za-z]{_REST}$"
+"""What an address looks like, but for how long it may be."""
+LONG_LOCAL_SHAPE: Final = "^[^@]{65}"
+"""How one begins whose part before the @ is too long."""
+_ADDRESS: Final = matching(ADDRESS_SHAPE)
+_LONG_LOCAL: Final = re.compile(LONG_LOCAL_SHAPE)
 
 
 def fault_of_address(address: str) -> str | None:
     """What is wrong with an address by its looks; None: it may be asked."""
     if len(address) > ADDRESS_CHARACTERS_MAX or not address.isascii() or not address.isprintable():
         return f"must be an e-mail address of at most {ADDRESS_CHARACTERS_MAX} characters of ASCII"
-    local, at, domain = address.rpartition("@")
-    labels = domain.split(".")
-    is_domain = len(labels) > 1 and all(map(_LABEL.match, labels)) and not labels[-1].isdigit()
-    if not at or len(local) > 64 or _LOCAL.match(local) is None or not is_domain:
+    if _ADDRESS.match(address) is None or _LONG_LOCAL.match(address) is not None:
         return "must be an e-mail address like ops@example.com"
     return None
 

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from sqlalchemy import Connection
 
 from contracts.billing import HOUR_MS
+from contracts.shapes import URL_SHAPE, matching
 from runtime.clock import epoch_ms
 from tenants import credentials
 from tenants.rules.alarms import MEANINGS, Alarm, AlarmEvent, Severity
@@ -31,6 +32,7 @@ from tenants.store.instances import Place
 from tenants.store.shared_session import Office
 from tenants.store.webhooks import OPERATORS, Delivery, Resting, Webhook
 
+_URL: Final = matching(URL_SHAPE)
 OTHER_SECRET: Final = "the deployment's secret is another than when the webhook was made: make it anew"
 
 
@@ -79,8 +81,10 @@ class Webhooks:
     def create(self, caller: Caller, tenant: str, name: str, url: str) -> Made:
         """A new one. Raises: Invalid, Conflict."""
         faults = [Fault("name", fault)] if (fault := name_fault(name, "a webhook")) else []
-        if (wrong := fault_of_url(url)) is not None:
-            faults.append(Fault("url", wrong))
+        wrong, is_shaped = fault_of_url(url), _URL.match(url) is not None
+        if wrong is not None or not is_shaped:
+            sentence = wrong or "must have a host, perhaps a port, a path and a query"
+            faults.append(Fault("url", sentence, is_said=not is_shaped))
         if faults:
             raise Invalid(faults)
         if self._secret is None:
