@@ -100,7 +100,7 @@ def test_the_life_of_a_topic(stack: Stack, instance: dict[str, Any]) -> None:
     beyond = {"partitions": [{"partition": 0, "before_offset": 51}]}
     [refused] = stack.api("POST", f"{path}/orders/delete-records", beyond)["partitions"]
     assert refused["error"] == "OFFSET_OUT_OF_RANGE"
-    stack.api("POST", f"{path}/orders/delete-records", {"partitions": [{"partition": 9}]}, expect=422)
+    stack.api("POST", f"{path}/orders/delete-records", {"partitions": [{"partition": 9}]}, expect=409)
 
     stack.api("DELETE", f"{path}/orders")
     stack.api("DELETE", f"{path}/orders", expect=404)
@@ -115,12 +115,13 @@ def test_what_a_topic_may_not_be(stack: Stack, instance: dict[str, Any]) -> None
         {"name": "a/b"},
         {"name": "t" * 237},
         {"name": "t", "configs": {"unclean.leader.election.enable": "true"}},
-        {"name": "t", "configs": {"retention.ms": "-2"}},
         {"name": "t", "configs": {"leader.replication.throttled.replicas": "*"}},
         {"name": "t", "partitions": 0},
     ):
         problem = stack.api("POST", path, body, expect=422)
         assert problem["errors"], problem
+    below = stack.api("POST", path, {"name": "t", "configs": {"retention.ms": "-2"}}, expect=409)
+    assert below["errors"], "what a value may be follows from the instance's limits"
     too_many = stack.api("POST", path, {"name": "t", "partitions": 5}, expect=409)
     assert "0 of 4 partitions are in use" in too_many["detail"]
     longest = "t" * 236
@@ -418,7 +419,7 @@ def test_messages_are_downloaded(stack: Stack, instance: dict[str, Any], topic: 
     table = download(format="csv", limit=3, json="@.n == 7").text.splitlines()
     assert table[0].startswith("partition,offset,timestamp_ms,key_format,key,")
     assert "'=1+1" in table[1] and '"{""n"": 7}"' in table[1] and len(table) == 2  # no spreadsheet's formula
-    assert httpx.get(path, params={"limit": 1000, "value_bytes": 10**6}, headers=headers).status_code == 422
+    assert httpx.get(path, params={"limit": 1000, "value_bytes": 10**6}, headers=headers).status_code == 409
     assert httpx.get(path, params={"limit": 1001}, headers=headers).status_code == 422
     log = stack.api("GET", "audit", limit=50)["items"]
     assert sum(one["action"] == "message.download" and one["detail"] == topic for one in log) >= 3
@@ -481,9 +482,9 @@ def test_deleted_ranges_and_topics(stack: Stack, instance: dict[str, Any], topic
     stack.api("POST", f"{path}/delete-records", {"partitions": [{"partition": 0, "before_offset": 15}]})
     assert _places(_look(stack, instance, topic, offset=0)) == [(0, n) for n in range(15, 20)]
     assert _places(_look(stack, instance, topic)) == [(0, n) for n in range(19, 14, -1)]
-    stack.api("GET", f"{path}/messages", partition=2, expect=422)
-    stack.api("GET", f"{path}/messages", json="$..a..b", expect=422)
-    stack.api("GET", f"{path}/messages", cursor="bm9uZQ", expect=422)
+    stack.api("GET", f"{path}/messages", partition=2, expect=409)
+    stack.api("GET", f"{path}/messages", json="$..a..b", expect=409)
+    stack.api("GET", f"{path}/messages", cursor="bm9uZQ", expect=409)
     stack.api("DELETE", path)
     stack.api("GET", f"{path}/messages", expect=404)
     stack.api("POST", f"{path}/messages", {"value": "x"}, expect=404)
@@ -496,7 +497,7 @@ def test_what_is_sent_is_read_by_a_consumer(stack: Stack, instance: dict[str, An
     assert sent["offset"] == 0
     stack.api("POST", path, {"value": "ff00", "encoding": "hex", "partition": 1 - sent["partition"]})
     stack.api("POST", path, {"value": "xyz", "encoding": "hex"}, expect=422)
-    stack.api("POST", path, {"value": "a", "partition": 2}, expect=422)
+    stack.api("POST", path, {"value": "a", "partition": 2}, expect=409)
     consumer = Consumer(
         {"bootstrap.servers": instance["bootstrap_servers"], "group.id": topic, "enable.auto.commit": False}
     )
