@@ -4,13 +4,14 @@ Nothing is fetched or opened by what a schema says: what it refers to comes with
 nothing is in a problem's words, for fields of them may be masked.
 """
 
+import base64
 import io
 import json
 import os
 import re
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -191,12 +192,44 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _compiled(schema: SchemaText) -> descriptor_pb2.FileDescriptorSet:
+    """Of all files, each behind what it imports. Raises: BadSchema."""
+    texts, made = [], []
+    for name, text in (*schema.references, (_MAIN, schema.text)):
+        if not _FILE.match(name):
+            raise BadSchema("it refers to a file whose name is none")
+        serialized = _serialized(text)
+        if serialized is None:
+            texts.append((name, text))
+        else:
+            serialized.name = name
+            made.append(serialized)
+    if all(name != _MAIN for name, _ in texts):
+        names = {one.name for one in made}
+        imported = dict.fromkeys(each for one in made for each in one.dependency if each not in names)
+        if not all(map(_FILE.match, imported)):
+            raise BadSchema("it refers to a file whose name is none")
+        texts.append((_MAIN, "".join(f'import "{each}";\n' for each in imported)))
+        files = _by_protoc(texts)
+        del files.file[-1]  # what stood for it comes last
+    else:
+        files = _by_protoc(texts)
+    files.file.extend(made)
+    return files
+
+
+def _serialized(text: str) -> descriptor_pb2.FileDescriptorProto | None:
+    """What Confluent's clients but Java's register; some registries tell it as it came. None: it is text."""
+    try:
+        return descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
+    except (ValueError, DecodeError):
+        return None
+
+
+def _by_protoc(texts: Sequence[tuple[str, str]]) -> descriptor_pb2.FileDescriptorSet:
     """By Google's own compiler, which sees one directory. Raises: BadSchema."""
     with tempfile.TemporaryDirectory(prefix="portico-proto-") as folder:
         root = Path(folder)
-        for name, text in (*schema.references, (_MAIN, schema.text)):
-            if not _FILE.match(name):
-                raise BadSchema("it refers to a file whose name is none")
+        for name, text in texts:
             path = root / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)

@@ -57,6 +57,7 @@ def run_confluent(options: argparse.Namespace, report: Report) -> None:
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
         "reconnect.backoff.max.ms": 500,
+        "debug": "cgrp",  # read where a member does not do what a test waits for
     }
     if options.strategy == _NEW_PROTOCOL:
         config["group.protocol"] = "consumer"

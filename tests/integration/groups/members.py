@@ -76,12 +76,15 @@ class MemberProcess:
         return self._process.poll() is None
 
     def log(self) -> str:
-        return self._errors.read_text()[-3_000:]
+        return self._errors.read_text()[-6_000:]
 
     def leave(self) -> None:
         """SIGTERM: it says goodbye."""
         self._process.terminate()
-        self._process.wait(20)
+        try:
+            self._process.wait(20)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{self.name} does not leave: {self.events[-3:]}\n{self.log()}") from None
         self._reader.join(5)
 
     def die(self) -> None:

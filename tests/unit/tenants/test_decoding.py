@@ -1,17 +1,21 @@
 """Decoding by schemas in processes: what is told, and that no schema and no record does harm."""
 
 import asyncio
+import base64
 import io
 import itertools
 import json
 import struct
 from collections.abc import AsyncIterator
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import fastavro
 import pytest
 import pytest_asyncio
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
+from grpc_tools import protoc
 
 from tenants.decoding import decoder as decoders
 from tenants.decoding.decoder import Decoder
@@ -115,6 +119,47 @@ async def test_a_message_of_protobuf_is_chosen_by_name(decoder: Decoder) -> None
     assert texts([told]) == [{"why": "late"}]
     missing = SchemaText("protobuf", PROTO.text, PROTO.references, "shop.Nothing")
     assert await decoder.check("i1", missing) == "it has no message 'shop.Nothing'"
+
+
+def serialized(folder: Path, text: str, *others: tuple[str, str]) -> str:
+    """As Confluent's clients but Java's register a file."""
+    for name, its in (("shop.proto", text), *others):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(its)
+    included = Path(protoc.__file__).parent / "_proto"
+    arguments = (f"-I{folder}", f"-I{included}", f"--descriptor_set_out={folder / 'out'}", "shop.proto")
+    assert protoc.main(["protoc", *arguments]) == 0
+    [made] = FileDescriptorSet.FromString((folder / "out").read_bytes()).file
+    return registered(made)
+
+
+def registered(made: FileDescriptorProto) -> str:
+    return base64.b64encode(made.SerializeToString()).decode()
+
+
+async def test_protobuf_is_read_as_it_is_registered_by_clients_that_have_no_text(
+    decoder: Decoder, tmp_path: Path
+) -> None:
+    [(name, money)] = PROTO.references
+    whole = serialized(tmp_path, PROTO.text, *PROTO.references)
+    proto = b"\x0a\x02o1\x12\x06\x0a\x04book\x1a\x07\x0a\x03EUR\x10\x05"
+    shown = {"id": "o1", "line": {"item": "book"}, "paid": {"currency": "EUR", "units": 5}}
+    for reference in (money, serialized(tmp_path, money)):
+        schema = SchemaText("protobuf", whole, ((name, reference),))
+        fields = [Field("p", b"\x00" + proto, has_indexes=True), Field("p", b"\x02\x02\x0a\x04late", True)]
+        told = await decoder.decode("i1", {"p": schema}, fields)
+        assert texts(told) == [shown, {"why": "late"}]
+    alone = SchemaText("protobuf", whole)
+    assert "common/money.proto" in await decoder.check("i1", alone)
+
+
+async def test_what_a_serialized_file_imports_is_no_way_out(decoder: Decoder) -> None:
+    for path in ("../../etc/passwd", "/etc/passwd", 'x"; import "y.proto', "a\nb"):
+        made = FileDescriptorProto(name="x.proto", dependency=[path])
+        schema = SchemaText("protobuf", registered(made))
+        assert await decoder.check("i1", schema) == "it refers to a file whose name is none"
+    itself = FileDescriptorProto(name="x.proto", dependency=["portico_schema.proto"])
+    assert await decoder.check("i1", SchemaText("protobuf", registered(itself)))
 
 
 async def test_fields_are_masked_before_anything_is_told(decoder: Decoder) -> None:
