@@ -78,7 +78,7 @@ def test_bash_completes_what_is_typed(typed: list[str], offered: str, tmp_path: 
     called = tmp_path / "portico"
     called.write_text(f'#!/bin/sh\nexec {sys.executable} -m runtime.start ctl.main "$@"\n')
     called.chmod(0o700)
-    script = portico("--show-completion", "bash").stdout
+    script = portico(_PORTICO_COMPLETE="source_bash").stdout  # whatever shell pytest was started by
     words = " ".join(("portico", *typed))
     asked = f"{script}\nCOMP_WORDS=({words}) COMP_CWORD={len(typed)}; _portico_completion portico"
     answer = subprocess.run(

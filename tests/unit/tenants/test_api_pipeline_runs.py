@@ -145,10 +145,9 @@ async def test_what_does_not_fit_is_a_conflict(operator: Caller, changes: dict[s
 async def test_hostile_bodies(operator: Caller) -> None:
     sent = {**operator._headers, "Content-Type": "application/json"}
     put = partial(operator._client.put, f"/v1/pipeline/jobs/{ID}")
-    for body in (b"", b"{", b"\xff\xfe", b'{"id": "\\ud800"}', b'{"planned": NaN}'):
+    for body in (b"", b"{", b"\xff\xfe", b'{"id": "\\ud800"}', b'{"planned": NaN}', b"[" * 100_000):
         assert (await put(content=body, headers=sent)).status_code == 400, body[:20]
-    for body in (b"[]", b"[" * 100_000):
-        assert (await put(content=body, headers=sent)).status_code == 422, body[:20]
+    assert (await put(content=b"[]", headers=sent)).status_code == 422
     for kind in ("text/plain", "application/xml", "application/jsonp"):
         assert (await put(content=b"{}", headers={**sent, "Content-Type": kind})).status_code == 415, kind
     told = await _tell(operator, subject="a\0b", figures={"n\0": 1})

@@ -9,7 +9,7 @@ from contracts.specs import BrokerAddress
 from runtime.clock import epoch_ms
 from tenants.console import Console
 from tenants.rules.ceilings import BROKER_DEFAULT, TENANT_DEFAULT, Amounts, Room, cluster_default
-from tenants.rules.errors import LimitReached, Unavailable
+from tenants.rules.errors import Conflict, LimitReached
 from tenants.rules.model import Caller as Asker
 from tenants.rules.permissions import Role
 from tenants.store import instances
@@ -281,5 +281,5 @@ async def test_ports_that_were_served_rest_from_others(plane: Console) -> None:
         one = plane.instances.create(_owner("other"), "other", _order(f"o{number}"))
         used += [listener.port for listener in one.listeners]
     assert made.listeners[0].port not in used
-    with pytest.raises(Unavailable):
+    with pytest.raises(Conflict):
         plane.instances.create(_owner("other"), "other", _order("more"))

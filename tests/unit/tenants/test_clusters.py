@@ -7,7 +7,7 @@ import pytest
 from contracts.specs import BrokerAddress, ClusterSpec, InstanceSpec
 from runtime.clock import epoch_ms
 from tenants.console import Console
-from tenants.rules.errors import Unavailable
+from tenants.rules.errors import Conflict
 from tenants.store import changes, registry
 from tenants.store.lineages import Position
 from tenants.usecases.clusters import CLUSTERS_MAX
@@ -91,7 +91,7 @@ async def test_tenants_neither_keep_clusters_nor_choose_one(operator: Caller, pl
         assert (await owner(method, "clusters/far", json=body)).status_code == 403
     await operator("PUT", "clusters/far", json=FAR)
     met(plane, "far")
-    assert (await owner("POST", "instances", json={**ORDER, "cluster": "far"})).status_code == 422
+    assert (await owner("POST", "instances", json={**ORDER, "cluster": "far"})).status_code == 409
 
 
 async def test_there_are_so_many_clusters_at_most(operator: Caller) -> None:
@@ -114,9 +114,9 @@ async def test_new_instances_are_spread_and_drained_clusters_take_none(
     made = await operator("POST", "instances", json={**ORDER, "name": "later"})
     assert told(plane)[1][made.json()["name"]].cluster_id == "near"
     refused = await operator("POST", "instances", json={**ORDER, "name": "there", "cluster": "far"})
-    assert refused.status_code == 422 and "drained" in refused.text
+    assert refused.status_code == 409 and "drained" in refused.text
     await operator("PATCH", "clusters/near", json={"drained": True})
-    assert (await operator("POST", "instances", json={**ORDER, "name": "nowhere"})).status_code == 503
+    assert (await operator("POST", "instances", json={**ORDER, "name": "nowhere"})).status_code == 409
     await operator("PATCH", "clusters/far", json={"drained": False})
     made = await operator("POST", "instances", json={**ORDER, "name": "back", "cluster": "far"})
     assert made.status_code == 201 and told(plane)[1]["back"].cluster_id == "far"
@@ -194,5 +194,5 @@ def test_of_two_drawn_clusters_the_emptier_one_is_chosen(plane: Console) -> None
         assert chosen(lambda name: name == "b") == "a", "its refusal says what is lacking"
         for name in "abcd":
             registry.set_drained(connection, name, True)
-        with pytest.raises(Unavailable, match="drained"):
+        with pytest.raises(Conflict, match="drained"):
             chosen(lambda _: True)

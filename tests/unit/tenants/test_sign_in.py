@@ -167,8 +167,8 @@ async def test_who_may_let_groups_in(
     ops = await operator.tenant("default", "operator")
     wrong = (
         ({"group": "g", "tenant": "default", "role": "admin"}, ops, 403),
-        ({"group": "g", "tenant": "acme", "role": "operator"}, operator, 422),
-        ({"group": "g", "tenant": "system", "role": "owner"}, operator, 422),
+        ({"group": "g", "tenant": "acme", "role": "operator"}, operator, 409),
+        ({"group": "g", "tenant": "system", "role": "owner"}, operator, 409),
         ({"group": "g\n", "tenant": "acme", "role": "owner"}, operator, 422),
         ({"group": "g", "tenant": "nowhere", "role": "owner"}, operator, 404),
         ({"group": "kafka-acme", "tenant": "acme", "role": "owner"}, ops, 409),
