@@ -92,6 +92,19 @@ def test_what_is_picked_is_in_the_url_and_dragging_zooms(page: Page, recorded: d
     expect(page.get_by_label("From")).to_be_visible()
 
 
+def test_a_client_that_is_connected_leads_to_its_history(page: Page, recorded: dict[str, Any]) -> None:
+    producer = Producer({"bootstrap.servers": recorded["bootstrap_servers"], "client.id": "billing"})
+    producer.list_topics(timeout=30)
+    page.goto(f"/#/instances/{recorded['id']}/connections")
+    page.get_by_role("link", name="billing").first.click()
+    expect(page).to_have_url(re.compile(r"/history\?client=billing$"))
+    expect(page.get_by_label("Client", exact=True)).to_have_value("=billing")
+    chart = page.get_by_role("img", name="Bytes of the client over time")
+    expect(chart).to_be_visible()
+    expect(page.get_by_test_id("recorded").first).to_contain_text("one value each 15 s", timeout=90_000)
+    del producer
+
+
 def test_a_chart_is_read_by_keys_and_as_a_table(page: Page, recorded: dict[str, Any]) -> None:
     page.goto(f"/#/instances/{recorded['id']}/history")
     chart = page.get_by_role("figure").filter(has=page.get_by_role("img", name=TRAFFIC))
