@@ -28,6 +28,7 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table import Table, TableProperties, Transaction
+from pyiceberg.table.name_mapping import NameMapping
 from pyiceberg.typedef import Record
 from pyiceberg.types import IcebergType, IntegerType, LongType, TimestamptzType
 from pyiceberg.utils.datetime import datetime_to_micros
@@ -58,6 +59,9 @@ _PROPERTIES: Final = {
 }
 _MS_US: Final = 1000
 """Some writers note a time by its millisecond."""
+_IN_FILES: Final = "_partition"
+_SHOWN: Final = "_kafka_partition"
+"""Decoded tables have a column whose name is Iceberg's own: Java's readers refuse such a table."""
 _Told = Mapping[str, Any]
 """What Delta's log says of a file."""
 
@@ -138,14 +142,15 @@ class IcebergLake:
         folder = f"{table.place.kind}-{table.place.topic_id}-{uuid.uuid4().hex}"
         location = self._root / FOLDER / table.place.instance_id / folder
         properties = _PROPERTIES | {_LAKE: str(self._root)}
-        making = self._catalog.create_table_transaction(
-            name, _columns(delta), location=_for_readers(location), properties=properties
-        )
+        try:
+            making = self._catalog.create_table_transaction(
+                name, _columns(delta), location=_for_readers(location), properties=properties
+            )
+        except ValueError as error:
+            raise PipelineError(f"{name}: its columns cannot be an Iceberg table's: {error}") from error
         with making.update_spec() as spec:
             for column in delta.metadata().partition_columns:
                 spec.add_identity(column)
-        mapping = making.table_metadata.schema().name_mapping.model_dump_json()
-        making.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
         files = _files(delta, place)
         _commit(making, delta, place, files, [])
         made = self._catalog.load_table(name)
@@ -181,6 +186,9 @@ def _commit(
     added: Mapping[str, _Told],
     removed: Sequence[DataFile],
 ) -> None:
+    columns = change.table_metadata.schema().name_mapping.root
+    in_files = [each.model_copy(update={"names": [_name_in_files(each.names[0])]}) for each in columns]
+    change.set_properties({TableProperties.DEFAULT_NAME_MAPPING: NameMapping(in_files).model_dump_json()})
     said = {_DELTA_ID: str(delta.metadata().id), _DELTA_VERSION: str(delta.version())}
     update = change.update_snapshot(said)
     with update.overwrite() if removed else update.merge_append() as snapshot:
@@ -217,10 +225,12 @@ def _live(table: Table) -> dict[str, DataFile]:
 
 def _data_file(change: Transaction, place: AnyPath, path: str, told: _Told) -> DataFile:
     metadata = change.table_metadata
+    columns = {_name_in_files(each.name): each for each in metadata.schema().fields}
     bounds = {
         each.field_id: found
-        for each in metadata.schema().fields
-        if (found := _bounds(each.field_type, told.get(f"min.{each.name}"), told.get(f"max.{each.name}")))
+        for name, each in columns.items()
+        if "." not in name  # which is also how the log tells of a field of a struct
+        and (found := _bounds(each.field_type, told.get(f"min.{name}"), told.get(f"max.{name}")))
     }
     hours = [_partition(told.get(f"partition.{each.name}")) for each in metadata.spec().fields]
     file = DataFile.from_args(
@@ -268,7 +278,16 @@ def _micros(value: datetime) -> int:
 def _columns(delta: DeltaTable) -> pa.Schema:
     """Nowhere NOT NULL: a file from before a column has none of it."""
     told = _loosened(json.loads(delta.schema().to_json()))
-    return pa.schema(Schema.from_json(json.dumps(told)).to_arrow())
+    columns = pa.schema(Schema.from_json(json.dumps(told)).to_arrow())
+    return pa.schema([each.with_name(_shown_name(each.name)) for each in columns])
+
+
+def _shown_name(column: str) -> str:
+    return _SHOWN if column == _IN_FILES else column
+
+
+def _name_in_files(shown: str) -> str:
+    return _IN_FILES if shown == _SHOWN else shown
 
 
 def _loosened(told: object) -> object:
@@ -286,7 +305,7 @@ def _only_grew(known: Table, delta: DeltaTable) -> bool:
     """
     if [each.name for each in known.spec().fields] != delta.metadata().partition_columns:
         return False
-    columns = {each.name for each in delta.schema().fields}
+    columns = {_shown_name(each.name) for each in delta.schema().fields}
     if any(each.name not in columns for each in known.schema().fields):
         return False
     try:
