@@ -42,6 +42,7 @@ from pipeline.store import lake_root
 from pipeline.table_rows import read_rows
 from tests.pipeline.lake_tables import HOUR_MS, START_MS, LakeWriter, Record, now
 from tests.pipeline.s3_server import S3Server, s3_server
+from tests.servers.postgres import PostgresServer
 
 KINDS = ("lake", "decoded", "dead_letters")
 
@@ -471,3 +472,21 @@ def test_a_lake_in_a_store(layout: PipelineLayout, server: S3Server, monkeypatch
     )
     assert in_order(stranger.scan().to_arrow()) == in_order(read_rows(DeltaTable(str(lake.table.path))))
     assert the_lake(at).gone([], drop=True) == ["shop.clicks"]
+
+
+def test_names_in_a_postgres(layout: PipelineLayout) -> None:
+    """And a server that does not answer is a sentence."""
+    server = PostgresServer().start()
+    try:
+        url = server.url(server.new_database())
+        lake = LakeWriter(layout)
+        for first in (0, 9):
+            lake.load(records(first, 9))
+            shown = IcebergLake(layout.lake_root, url, {})
+            [told] = [shown.show(each, datetime.now(UTC)) for each in by_name(layout)]
+        assert (told.state, told.added_files) == ("changed", 3)
+        assert SqlCatalog("portico", uri=url).load_table("shop.clicks").scan().count() == 18
+    finally:
+        server.close()
+    with pytest.raises(PipelineError, match="the catalog cannot be asked"):
+        IcebergLake(layout.lake_root, url, {})
