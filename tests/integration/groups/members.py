@@ -79,10 +79,10 @@ class MemberProcess:
         return self._errors.read_text()[-6_000:]
 
     def leave(self) -> None:
-        """SIGTERM: it says goodbye."""
+        """SIGTERM: it says goodbye. That waits for the group, where others have gone without a word."""
         self._process.terminate()
         try:
-            self._process.wait(20)
+            self._process.wait(_PATIENCE_S)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"{self.name} does not leave: {self.events[-3:]}\n{self.log()}") from None
         self._reader.join(5)
