@@ -98,7 +98,7 @@ class Mover:
             self._drop(move)
             if move.reason != error.detail:
                 _log.warning("a move goes on later", move=move.id, reason=error.detail)
-            await asyncio.to_thread(self._moves.note, move.id, reason=error.detail)
+            await asyncio.to_thread(self._moves.note, move, reason=error.detail)
             await asyncio.sleep(_PATIENCE_S)
         except StoreFault as fault:
             _log.warning("a move goes on later", move=move.id, reason=fault.reason)
@@ -106,7 +106,7 @@ class Mover:
         except Exception:  # noqa: BLE001 - a bug costs one move some seconds, not the others
             self._drop(move)
             _log.exception("a move failed, and goes on later", move=move.id)
-            await asyncio.to_thread(self._moves.note, move.id, reason="a fault of ours: see control's log")
+            await asyncio.to_thread(self._moves.note, move, reason="a fault of ours: see control's log")
             await asyncio.sleep(_PATIENCE_S)
 
     def _drop(self, move: Move) -> None:
@@ -131,7 +131,7 @@ class Mover:
                 break
         await asyncio.to_thread(
             self._moves.note,
-            move.id,
+            move,
             reason=self._why_it_waits(move),
             copied_bytes=copy.sizes.copied_bytes,
             total_bytes=copy.sizes.total_bytes,
@@ -163,7 +163,7 @@ class Mover:
         target = Links(await self._cluster_of(move.target), instance.id)
 
         async def note(copies: dict[str, str]) -> None:
-            await asyncio.to_thread(self._moves.note, move.id, copies=copies)
+            await asyncio.to_thread(self._moves.note, move, copies=copies)
 
         return Copy(source, target, instance, move.copies, note, fills_gaps=move.fills_gaps)
 

@@ -11,7 +11,7 @@ from fastapi import Depends, Path, Query, Request
 
 from tenants.console import Console
 from tenants.rules.errors import Invalid, Unauthenticated
-from tenants.rules.lifecycle import unfit
+from tenants.rules.lifecycle import NAME_SHAPE, unfit
 from tenants.rules.model import Caller, Instance
 
 
@@ -70,7 +70,13 @@ async def home_or_all(plane: Console, caller: Caller, tenant: str | None) -> str
 
 
 InstanceRef = Annotated[
-    str, Path(description="id, or name within the tenant", max_length=64, examples=["iabcdefghijk"])
+    str,
+    Path(
+        description="id, or name within the tenant",
+        max_length=64,
+        examples=["iabcdefghijk"],
+        json_schema_extra={"pattern": NAME_SHAPE},  # what is none is not found
+    ),
 ]
 
 

@@ -179,22 +179,23 @@ class Moves:
 
     def note(
         self,
-        move_id: str,
+        worked_on: Move,
         *,
         reason: str | None = None,
         copied_bytes: int | None = None,
         total_bytes: int | None = None,
         copies: dict[str, str] | None = None,
     ) -> None:
-        """How far it is, and why it stands if so. Time and phase stay: those are events'."""
+        """How far it is, and why it stands if so. Time and phase stay: those are events', and so does what one
+        that came meanwhile gave as its reason."""
         with self._store.write() as connection:
-            move = moves.by_id(connection, move_id)
+            move = moves.by_id(connection, worked_on.id)
             if move is None or move.is_over or not self._office.holds(connection):
                 return
             told = {"copied_bytes": copied_bytes, "total_bytes": total_bytes, "copies": copies}
-            noted = move.with_(
-                reason=reason, **{key: value for key, value in told.items() if value is not None}
-            )
+            noted = move.with_(**{key: value for key, value in told.items() if value is not None})
+            if move.phase is worked_on.phase:
+                noted = noted.with_(reason=reason)
             if noted != move:
                 moves.save(connection, noted)
 
