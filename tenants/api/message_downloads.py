@@ -27,13 +27,13 @@ _AS_SENT: Final = Note()
 _COLUMNS: Final = (
     *("partition", "offset", "timestamp_ms"),
     *("key_format", "key", "value_format", "value", "value_is_cut", "headers"),
-    *("value_schema_id", "value_problem"),
+    *("value_schema_id", "value_schema_guid", "value_problem"),
 )
 _EXAMPLES: Final = {
     NDJSON: '{"partition": 0, "offset": 4711, "timestamp_ms": 1795000000000, "key_format": "text", '
     '"key": "order-17", "value_format": "json", "value": "{\\"order\\": 17}", "value_is_cut": false, '
-    '"headers": [], "value_schema_id": null, "value_problem": ""}\n',
-    CSV: ",".join(_COLUMNS) + "\r\n0,4711,1795000000000,text,order-17,text,paid,false,[],,\r\n",
+    '"headers": [], "value_schema_id": null, "value_schema_guid": null, "value_problem": ""}\n',
+    CSV: ",".join(_COLUMNS) + "\r\n0,4711,1795000000000,text,order-17,text,paid,false,[],,,\r\n",
 }
 
 
@@ -129,6 +129,7 @@ def _row(message: Message, encoding: Encoding) -> dict[str, Any]:
             for name, content in message.headers
         ],
         "value_schema_id": message.value_note.schema_id,
+        "value_schema_guid": message.value_note.schema_guid,
         "value_problem": message.value_note.problem,
     }
 

@@ -28,6 +28,7 @@ _PAYLOAD: Final = {
     "is_cut": False,
     "decoded_by": None,
     "schema_id": None,
+    "schema_guid": None,
     "problem": "",
 }
 
@@ -44,6 +45,11 @@ class Payload(ViewModel):
     )
     schema_id: int | None = Field(
         default=None, description="of the registry; null: it names none", examples=[17]
+    )
+    schema_guid: str | None = Field(
+        default=None,
+        description="of the registry, which a header names instead; null: none does",
+        examples=["89791762-2336-4186-9674-299b90a802e2"],
     )
     problem: str = Field(
         default="",

@@ -298,5 +298,6 @@ def _shown(piece: Piece, encoding: Encoding, note: Note = _AS_SENT) -> Payload:
         is_cut=len(piece.data) < piece.size_bytes,
         decoded_by=note.kind,
         schema_id=note.schema_id,
+        schema_guid=note.schema_guid,
         problem=note.problem,
     )

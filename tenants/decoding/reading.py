@@ -2,19 +2,23 @@
 
 import hashlib
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from tenants.decoding.decoder import Decoder
 from tenants.decoding.messages import Field, SchemaText, Told
 from tenants.decoding.registry import Asks, Registry, Schemas
 from tenants.rules.decoding import (
+    KEY_GUID_HEADER,
     MASKED,
     REGISTRY_HEADER_BYTES,
+    VALUE_GUID_HEADER,
     Decoding,
     Note,
     Read,
     SchemaKind,
+    SchemaName,
     masked_headers,
+    schema_guid_of,
     schema_id_of,
 )
 from wire.record_views import RecordView
@@ -22,6 +26,7 @@ from wire.record_views import RecordView
 FIELD_BYTES_MAX: Final = 1024 * 1024
 """Keys and values that are larger are not decoded."""
 _HIDDEN: Final = memoryview(MASKED)
+Headers: TypeAlias = tuple[tuple[memoryview, memoryview | None], ...]
 _BLANKS: Final = b" \t\r\n"
 
 
@@ -31,11 +36,13 @@ class _Asked(NamedTuple):
     whole: memoryview
     data: memoryview
     """Without a registry's header."""
-    schema_id: int | None
+    schema: SchemaName | None
     """Of the registry; None: by the pasted schema, or by none."""
     is_pasted: bool = False
     problem: str = ""
     """It cannot be."""
+    places: bytes = b""
+    """Where its message is in a Protobuf schema, as a header told it."""
 
 
 class Reading:
@@ -70,8 +77,8 @@ class Reading:
 
     async def read(self, records: Sequence[RecordView]) -> list[Read]:
         """The records as the viewer may see them."""
-        keys = [self._key(one.key) for one in records]
-        values = [self._value(one.value) for one in records]
+        keys = [self._key(one.key, one.headers) for one in records]
+        values = [self._value(one.value, one.headers) for one in records]
         asked = [one for one in (*keys, *values) if one is not None]
         told = iter(await self._decoded(asked))
         shown_keys = [
@@ -102,28 +109,26 @@ class Reading:
                 key, key_note = _HIDDEN, Note(is_raw=False)
         return Read(record._replace(key=key, value=value, headers=headers), key_note, value_note)
 
-    def _key(self, data: memoryview | None) -> _Asked | None:
+    def _key(self, data: memoryview | None, headers: Headers) -> _Asked | None:
         if data is None or (self._is_masked and self._decoding.masks_key):
             return None
-        schema_id = None if self._registry is None else schema_id_of(data)
-        if schema_id is not None:
-            return _asked(data, schema_id)
+        if self._registry is not None and (named := _named(data, headers, KEY_GUID_HEADER)):
+            return named
         # Most keys are no documents, and are hidden as a whole or not at all.
         is_document = self._fields and bytes(data).lstrip(_BLANKS)[:1] in (b"{", b"[")
         return _asked(data) if is_document else None
 
-    def _value(self, data: memoryview | None) -> _Asked | None:
+    def _value(self, data: memoryview | None, headers: Headers) -> _Asked | None:
         if data is None:
             return None
         decoding = self._decoding
-        schema_id = schema_id_of(data)
         if decoding.kind is not None:
-            if decoding.has_registry_header and schema_id is None:
+            if decoding.has_registry_header and schema_id_of(data) is None:
                 problem = "it does not begin as a schema registry's serializers write"
                 return _Asked(data, data, None, is_pasted=True, problem=problem)
             return _asked(data, is_pasted=True, skips=decoding.has_registry_header)
-        if self._registry is not None and schema_id is not None:
-            return _asked(data, schema_id)
+        if self._registry is not None and (named := _named(data, headers, VALUE_GUID_HEADER)):
+            return named
         return _asked(data) if self._fields else None
 
     async def _decoded(self, asked: Sequence[_Asked]) -> list[Told]:
@@ -135,16 +140,16 @@ class Reading:
             )
         problems = {}
         if self._registry is not None:
-            ids = {one.schema_id for one in asked if one.schema_id is not None}
-            for schema_id, found in (await self._schemas.of(self._registry, sorted(ids), self._asks)).items():
+            names = sorted({one.schema for one in asked if one.schema is not None}, key=str)
+            for name, found in (await self._schemas.of(self._registry, names, self._asks)).items():
                 if isinstance(found, str):
-                    problems[schema_id] = found
+                    problems[name] = found
                 else:
-                    schemas[self._key_of(schema_id)] = found
+                    schemas[self._key_of(name)] = found
         fields = []
         told: list[Told | None] = []
         for one in asked:
-            problem = one.problem or ("" if one.schema_id is None else problems.get(one.schema_id, ""))
+            problem = one.problem or ("" if one.schema is None else problems.get(one.schema, ""))
             told.append(Told(None, problem) if problem else None)
             if not problem:
                 fields.append(self._field(one))
@@ -158,32 +163,42 @@ class Reading:
         if one.is_pasted:
             framed = self._decoding.has_registry_header
             return Field(_pasted_key(self._decoding), bytes(one.data), framed)
-        key = "" if one.schema_id is None else self._key_of(one.schema_id)
-        return Field(key, bytes(one.data), has_indexes=True)
+        key = "" if one.schema is None else self._key_of(one.schema)
+        return Field(key, one.places + bytes(one.data), has_indexes=True)
 
-    def _key_of(self, schema_id: int) -> str:
-        assert self._registry is not None, "ids are a registry's"
-        return f"{self._registry.revision}:{schema_id}"
+    def _key_of(self, name: SchemaName) -> str:
+        assert self._registry is not None, "names are a registry's"
+        return f"{self._registry.revision}:{name}"
 
     def _shown(self, one: _Asked, told: Told) -> tuple[memoryview, Note]:
         kind = None
         if one.is_pasted:
             kind = self._decoding.kind
-        elif one.schema_id is not None:
-            kind = self._kinds.get(self._key_of(one.schema_id))
+        elif one.schema is not None:
+            kind = self._kinds.get(self._key_of(one.schema))
         is_own_text = kind is SchemaKind.JSON and not self._fields
         if told.text is not None and not is_own_text:
-            return memoryview(told.text), Note(kind, one.schema_id, told.problem, is_raw=False)
+            return memoryview(told.text), Note(kind, one.schema, told.problem, is_raw=False)
         if told.text is not None:  # as it was written, to the last blank
-            return one.data, Note(kind, one.schema_id, told.problem, is_raw=False)
+            return one.data, Note(kind, one.schema, told.problem, is_raw=False)
         if self._fields:
-            return _HIDDEN, Note(kind, one.schema_id, told.problem, is_raw=False)
-        return one.whole, Note(kind, one.schema_id, told.problem)
+            return _HIDDEN, Note(kind, one.schema, told.problem, is_raw=False)
+        return one.whole, Note(kind, one.schema, told.problem)
 
 
 def _pasted_key(decoding: Decoding) -> str:
     said = f"{decoding.kind}\0{decoding.message}\0{decoding.schema}"
     return hashlib.sha256(said.encode(errors="replace")).hexdigest()
+
+
+def _named(data: memoryview, headers: Headers, name: bytes) -> _Asked | None:
+    """By the schema that a header tells, or else the data's first bytes; None: neither does."""
+    told = schema_guid_of(headers, name)
+    if told is not None:
+        guid, places = told
+        return _asked(data)._replace(schema=guid, places=places)
+    schema_id = schema_id_of(data)
+    return None if schema_id is None else _asked(data, schema_id)
 
 
 def _asked(

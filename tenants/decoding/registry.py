@@ -15,7 +15,7 @@ import msgspec
 
 from runtime.clock import monotonic_ms
 from tenants.decoding.messages import SchemaText
-from tenants.rules.decoding import SchemaKind
+from tenants.rules.decoding import SchemaKind, SchemaName
 from tenants.tenant_http import NoAnswer, Sent, TenantHttp
 
 ANSWER_BYTES_MAX: Final = 512 * 1024
@@ -75,37 +75,39 @@ class Schemas:
 
     def __init__(self, http: TenantHttp) -> None:
         self._http = http
-        self._kept: OrderedDict[tuple[str, int, int], SchemaText] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, int, SchemaName], SchemaText] = OrderedDict()
         self._kept_bytes = 0
-        self._refused: OrderedDict[tuple[str, int, int], tuple[str, int]] = OrderedDict()
+        self._refused: OrderedDict[tuple[str, int, SchemaName], tuple[str, int]] = OrderedDict()
 
-    async def of(self, registry: Registry, ids: Iterable[int], asks: Asks) -> dict[int, SchemaText | str]:
-        """Schemas by their ids, or why one is not had."""
-        found: dict[int, SchemaText | str] = {}
-        for schema_id in ids:
-            key = (registry.instance_id, registry.revision, schema_id)
+    async def of(
+        self, registry: Registry, names: Iterable[SchemaName], asks: Asks
+    ) -> dict[SchemaName, SchemaText | str]:
+        """Schemas by what they are known by, or why one is not had."""
+        found: dict[SchemaName, SchemaText | str] = {}
+        for name in names:
+            key = (registry.instance_id, registry.revision, name)
             kept = self._kept.get(key)
             problem, until_ms = self._refused.get(key, ("", 0))
             if kept is not None:
                 self._kept.move_to_end(key)
-                found[schema_id] = kept
+                found[name] = kept
             elif monotonic_ms() < until_ms:
-                found[schema_id] = problem
+                found[name] = problem
             elif asks.count >= ASKED_MAX:
-                found[schema_id] = _TOO_MANY
+                found[name] = _TOO_MANY
             else:
                 asks.count += 1
                 try:
-                    found[schema_id] = made = await self._asked(registry, schema_id)
+                    found[name] = made = await self._asked(registry, name)
                     self._keep(key, made)
                 except _NotHad as fault:
-                    found[schema_id] = str(fault)
+                    found[name] = str(fault)
                     self._refused[key] = (str(fault), monotonic_ms() + _REFUSED_FOR_MS)
                     while len(self._refused) > KEPT_IN_ALL_MAX:
                         self._refused.popitem(last=False)
         return found
 
-    def _keep(self, key: tuple[str, int, int], made: SchemaText) -> None:
+    def _keep(self, key: tuple[str, int, SchemaName], made: SchemaText) -> None:
         self._kept[key] = made
         self._kept_bytes += _size(made)
         own = [one for one in self._kept if one[0] == key[0]]
@@ -114,13 +116,14 @@ class Schemas:
         while len(self._kept) > KEPT_IN_ALL_MAX or self._kept_bytes > _KEPT_BYTES_MAX:
             self._kept_bytes -= _size(self._kept.popitem(last=False)[1])
 
-    async def _asked(self, registry: Registry, schema_id: int) -> SchemaText:
+    async def _asked(self, registry: Registry, name: SchemaName) -> SchemaText:
         """Raises: _NotHad."""
-        registered = await self._get(registry, f"/schemas/ids/{schema_id}", f"schema {schema_id}")
+        known_by = "ids" if isinstance(name, int) else "guids"
+        registered = await self._get(registry, f"/schemas/{known_by}/{name}", f"schema {name}")
         try:
             kind = SchemaKind(registered.schema_type.lower())
         except ValueError:
-            raise _NotHad(f"schema {schema_id} is of a type that is not known here") from None
+            raise _NotHad(f"schema {name} is of a type that is not known here") from None
         references: dict[str, str] = {}
         await self._refer(registry, registered, references, [])
         return SchemaText(kind.value, registered.schema, tuple(references.items()))

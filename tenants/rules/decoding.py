@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
+from uuid import UUID
 
 from contracts.shapes import matching
 from tenants.rules.lifecycle import Fault
@@ -20,6 +21,11 @@ TOPICS_MAX: Final = 200
 MASKED: Final = b"***"
 REGISTRY_HEADER_BYTES: Final = 5
 """A zero byte and the id of a schema in four: how serializers of a schema registry begin."""
+KEY_GUID_HEADER: Final = b"__key_schema_id"
+VALUE_GUID_HEADER: Final = b"__value_schema_id"
+_GUID_BYTES: Final = 16
+SchemaName: TypeAlias = int | str
+"""What a registry knows a schema by: its id, or its GUID as text."""
 MASKED_SHAPE: Final = r"^[^.\u0000-\u001f]+(\.[^.\u0000-\u001f]+)*$"
 """What a masked field's name or path looks like."""
 MESSAGE_SHAPE: Final = r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$"
@@ -67,11 +73,22 @@ class Note(NamedTuple):
 
     kind: SchemaKind | None = None
     """By what it was decoded; None: by no schema."""
-    schema_id: int | None = None
+    schema: SchemaName | None = None
+    """The one of the registry that it names; None: it names none."""
     problem: str = ""
     """Why it was not decoded, or does not fit its schema; empty: nothing is wrong."""
     is_raw: bool = True
     """Whether it is shown as it was sent."""
+
+    @property
+    def schema_id(self) -> int | None:
+        """None, too, where it names one by its GUID."""
+        return self.schema if isinstance(self.schema, int) else None
+
+    @property
+    def schema_guid(self) -> str | None:
+        """None, too, where it names one by its id."""
+        return self.schema if isinstance(self.schema, str) else None
 
 
 class Read(NamedTuple):
@@ -118,6 +135,18 @@ def schema_id_of(data: memoryview) -> int | None:
     if len(data) < REGISTRY_HEADER_BYTES or data[0] != 0:
         return None
     return int.from_bytes(data[1:REGISTRY_HEADER_BYTES])
+
+
+def schema_guid_of(
+    headers: Sequence[tuple[memoryview, memoryview | None]], name: bytes
+) -> tuple[str, bytes] | None:
+    """The GUID of the schema that the last header of this name tells, and what stands behind it: the places
+    of a Protobuf message. None: it tells none. Source: Confluent's `HeaderSchemaIdSerializer`.
+    """
+    told = next((value for one, value in reversed(headers) if one == name), None)
+    if told is None or len(told) <= _GUID_BYTES or told[0] != 1:
+        return None
+    return str(UUID(bytes=bytes(told[1 : _GUID_BYTES + 1]))), bytes(told[_GUID_BYTES + 1 :])
 
 
 def masked_headers(

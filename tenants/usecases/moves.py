@@ -186,8 +186,8 @@ class Moves:
         total_bytes: int | None = None,
         copies: dict[str, str] | None = None,
     ) -> None:
-        """How far it is, and why it stands if so. Time and phase stay: those are events', and so does what one
-        that came meanwhile gave as its reason."""
+        """How far it is, and why it stands if so. Time and phase stay: those are events', and so does the
+        reason of one that came meanwhile."""
         with self._store.write() as connection:
             move = moves.by_id(connection, worked_on.id)
             if move is None or move.is_over or not self._office.holds(connection):

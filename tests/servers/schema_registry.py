@@ -12,11 +12,12 @@ USER, PASSWORD = "portico", "s3cret-of-the-registry"
 
 
 class SchemaRegistry(ThreadingHTTPServer):
-    """Answers who logs in. `schemas` and `subjects` are a test's to fill."""
+    """Answers who logs in. `schemas`, `by_guid` and `subjects` are a test's to fill."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.schemas: dict[int, dict[str, Any]] = {}
+        self.by_guid: dict[str, dict[str, Any]] = {}
         self.subjects: dict[str, dict[str, Any]] = {}
         self.asked: list[str] = []
 
@@ -34,11 +35,13 @@ class _Handler(BaseHTTPRequestHandler):
         if self.headers["Authorization"] != f"Basic {said}":
             return self._answer(401, {"error_code": 401})
         parts = self.path.strip("/").split("/")
-        found = (
-            self.server.schemas.get(int(parts[2]))
-            if parts[:2] == ["schemas", "ids"]
-            else self.server.subjects.get(self.path)
-        )
+        match parts:
+            case ["schemas", "ids", schema_id]:
+                found = self.server.schemas.get(int(schema_id))
+            case ["schemas", "guids", guid]:
+                found = self.server.by_guid.get(guid)
+            case _:
+                found = self.server.subjects.get(self.path)
         return self._answer(404, {"error_code": 40403}) if found is None else self._answer(200, found)
 
     def _answer(self, status: int, body: dict[str, Any]) -> None:

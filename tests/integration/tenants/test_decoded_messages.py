@@ -38,6 +38,7 @@ def registry() -> Iterator[SchemaRegistry]:
         server.subjects["/subjects/customer-value/versions/1"] = {"schema": json.dumps(CUSTOMER)}
         server.schemas[1] = {"schema": json.dumps(ORDER), "references": [reference]}
         server.schemas[2] = {"schema": PROTO, "schemaType": "PROTOBUF"}
+        server.by_guid = {GUID: server.schemas[1], PROTO_GUID: server.schemas[2]}
         server.schemas[3] = {"schema": json.dumps(RULES), "schemaType": "JSON"}
         yield server
 
@@ -77,6 +78,14 @@ def owner(stack: Stack) -> Iterator[httpx.Client]:
     headers = {"Authorization": f"Bearer {key['secret']}"}
     with httpx.Client(base_url=f"{stack.console_url}/v1", headers=headers, timeout=30) as client:
         yield client
+
+
+GUID, PROTO_GUID = str(uuid.uuid4()), str(uuid.uuid4())
+
+
+def _told(guid: str, places: bytes = b"") -> bytes:
+    """As Confluent's header serializers write."""
+    return b"\x01" + uuid.UUID(guid).bytes + places
 
 
 def _framed(schema_id: int, data: bytes) -> bytes:
@@ -234,6 +243,38 @@ def test_a_pasted_schema_and_what_is_none(instance: dict[str, Any], path: str, o
     assert refused.status_code == 409 and "line 1" in refused.text
     assert owner.delete(f"{path}/decoding").status_code == 204
     assert _seen(owner, path)[0]["value"]["decoded_by"] is None
+
+
+def test_schemas_may_be_named_in_headers(
+    instance: dict[str, Any],
+    path: str,
+    registry: SchemaRegistry,
+    owner: httpx.Client,
+    developer: httpx.Client,
+) -> None:
+    _connect(owner, path, registry)
+    bare = _order(120)[5:]
+    for header in (_told(GUID), _told(str(uuid.UUID(int=7))), _told(GUID)[:9], b""):
+        _write(instance, path, bare, headers=[("__value_schema_id", header)])
+    second_message = b"\x08\x2a\x12\x06\x0a\x04book"
+    headers = [("__value_schema_id", b"no"), ("__value_schema_id", _told(PROTO_GUID, b"\x02\x02"))]
+    _write(instance, path, second_message, key=bare, headers=[*headers, ("__key_schema_id", _told(GUID))])
+    _write(instance, path, _order(7), headers=[("__value_schema_id", b"\x00\x00\x00\x00\x01")])
+    avro, unknown, short, none, proto, framed = _seen(owner, path)
+    whole = {"amount": 120, "customer": {"name": "Ann", "email": "ann@example.com"}}
+    assert json.loads(avro["value"]["text"]) == json.loads(proto["key"]["text"]) == whole
+    told = [
+        (one["schema_id"], one["schema_guid"]) for one in (avro["value"], proto["value"], framed["value"])
+    ]
+    assert told == [(None, GUID), (None, PROTO_GUID), (1, None)]
+    assert unknown["value"]["problem"] == f"the schema registry has not schema {uuid.UUID(int=7)}"
+    assert {short["value"]["decoded_by"], none["value"]["decoded_by"]} == {None}
+    assert json.loads(proto["value"]["text"]) == {"amount": 42, "line": {"item": "book"}}
+    assert json.loads(framed["value"]["text"])["amount"] == 7
+    assert registry.asked.count(f"/schemas/guids/{GUID}") == 1, "a schema is asked for once"
+    assert owner.put(f"{path}/decoding", json={"masked_fields": ["email"]}).status_code == 200
+    hidden = [json.loads(one["value"]["text"]) for one in _seen(developer, path)[::5]]
+    assert [one["customer"]["email"] for one in hidden] == ["***", "***"]
 
 
 def test_a_registry_that_may_not_be_called_or_refuses_is_told(
