@@ -140,7 +140,7 @@ class SentHeader(RequestModel):
     """A header of a message to send."""
 
     name: str = Field(max_length=1000, description="its name", examples=["source"])
-    value: str | None = Field(default=None, max_length=100_000, examples=["console"])
+    value: str | None = Field(default=None, examples=["console"])
 
 
 HEX_SHAPE: Final = r"^([0-9A-Fa-f]{2})*$"
@@ -161,7 +161,7 @@ class MessageSend(RequestModel):
     partition: Count | None = Field(
         default=None, description="left out: by the key, as Kafka's Java client chooses; without a key any"
     )
-    key: str | None = Field(default=None, max_length=100_000, description="null: none", examples=["order-17"])
+    key: str | None = Field(default=None, description="null: none", examples=["order-17"])
     value: str | None = Field(default=None, description="null: a tombstone", examples=['{"order": 17}'])
     headers: list[SentHeader] = Field(default=[], max_length=100, description="in this order")
     encoding: SendEncoding = Field(
