@@ -7,6 +7,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 import httpx
+import pytest
 from confluent_kafka import Consumer, Producer
 
 from runtime.trusted import verify_of
@@ -16,6 +17,7 @@ from wire.api_table import ApiKey
 from wire.build import build
 from wire.codec import framed_request, request_class
 
+pytestmark = pytest.mark.long
 _STEP_S: Final = STEP_MS / 1000
 _WITHIN_S: Final = 90.0
 _FLOOD: Final = 2_000
