@@ -83,9 +83,9 @@ async def said(port: int, *pieces: bytes, pause_s: float = 0.0) -> bytes:
 @pytest.mark.parametrize(
     ("head", "cause"),
     [
-        (b"GET / HTTP/1.1\r\nx: " + b"a" * 9_000, "line_bytes"),
+        (b"GET / HTTP/1.1\r\nx: " + b"a" * 33_000, "line_bytes"),
         (b"GET / HTTP/1.1\r\n" + b"x: y\r\n" * 200, "header_lines"),
-        (b"GET / HTTP/1.1\r\n" + (b"x: " + b"a" * 5_000 + b"\r\n") * 4 + b"\r\n", "head_bytes"),
+        (b"GET / HTTP/1.1\r\n" + (b"x: " + b"a" * 9_000 + b"\r\n") * 5 + b"\r\n", "head_bytes"),
     ],
 )
 async def test_a_large_head_gets_431(head: bytes, cause: str) -> None:
