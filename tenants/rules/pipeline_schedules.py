@@ -122,8 +122,9 @@ class Schedule:
 def fault_of(cron: str) -> Fault | None:
     """What is wrong with an expression; None: it is one."""
     if _CRON.match(cron) is None:
-        sentence = "is not five fields with one space between: minute, hour, day of the month, month, weekday"
-        return Fault("cron", f"{sentence}, each *, numbers, ranges or steps")
+        fields = "minute (0-59), hour (0-23), day of the month (1-31), month (1-12), weekday (0-7)"
+        sentence = f"is not five fields with one space between: {fields}, each *, numbers, ranges or steps"
+        return Fault("cron", sentence)
     try:
         next(CronSim(cron, datetime(2026, 1, 1, tzinfo=UTC)))
     except (CronSimError, StopIteration) as error:
