@@ -389,7 +389,7 @@ def test_what_clients_wrote_is_seen(stack: Stack, instance: dict[str, Any], topi
     producer.produce(topic, value=None, key="gone", partition=1)
     assert producer.flush(20) == 0
     live = _look(stack, instance, topic, cursor=some["live_cursor"])
-    undecoded = {"decoded_by": None, "schema_id": None, "problem": ""}
+    undecoded = {"decoded_by": None, "schema_id": None, "schema_guid": None, "problem": ""}
     assert {one["key"] and one["key"]["text"]: one["value"] for one in live["messages"]} == {
         None: {"format": "hex", "text": "ff00", "size_bytes": 2, "is_cut": False, **undecoded},
         "gone": None,
