@@ -8,13 +8,13 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import Connection
 
-from contracts.billing import HOUR_MS
 from contracts.shapes import URL_SHAPE, matching
 from runtime.clock import epoch_ms
 from tenants import credentials
 from tenants.rules.alarms import MEANINGS, Alarm, AlarmEvent, Severity
 from tenants.rules.errors import Conflict, Invalid, NotFound
 from tenants.rules.lifecycle import Fault, name_fault
+from tenants.rules.mails import HOUR_MS
 from tenants.rules.model import Caller
 from tenants.rules.webhook_queue import NOBODY, Waiting, unsent
 from tenants.rules.webhooks import (

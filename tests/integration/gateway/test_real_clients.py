@@ -18,13 +18,11 @@ from tests.integration.broker.fake_control import wait_until
 from tests.integration.broker.process import running_broker
 from tests.integration.gateway.filling import filled
 from tests.integration.gateway.processes import GatewayProcess, running_gateway_process
+from tests.lately import LATELY_MS
 from tests.scenarios.harness import A, B, FrameClient, instance_spec
 from wire.api_table import ApiKey
 from wire.classify import FieldClass
 from wire.codec import request_class
-
-LATELY_MS = int(time.time()) * 1000 - 3_600_000
-"""Of records: retention takes those of last year whenever it comes by."""
 
 RECORDS = 500
 

@@ -16,10 +16,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.integration.broker.process import running_broker
 from tests.integration.gateway.processes import GatewayProcess, running_gateway_process
+from tests.lately import LATELY_MS
 from tests.scenarios.harness import A, B, instance_spec
-
-LATELY_MS = int(time.time()) * 1000 - 3_600_000
-"""Of records: retention takes those of last year whenever it comes by."""
 
 OLD_CLIENTS = Path(sys.prefix) / "old-clients"
 CODECS = ("none", "gzip", "snappy", "lz4")

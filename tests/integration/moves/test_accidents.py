@@ -2,7 +2,6 @@
 
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,32 +9,15 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.integration.moves.clients import PARTITIONS, Producing, make_topics, stored
-from tests.integration.moves.second_cluster import CLUSTER_ID, Broker, second_cluster
+from tests.integration.moves.second_cluster import CLUSTER_ID, Broker
 from tests.integration.moves.test_moves import moved, until
-from tests.integration.stack import Stack, running_stack
+from tests.integration.stack import Stack
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 RECORDS = 6_000
 RECORD_BYTES = 10_000
 """Sixty megabytes in all: at the least rate of a copy some seconds."""
 RATE = {"produce_rate_bytes_per_s": 10_000_000}
-
-
-@pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    with running_stack(tmp_path_factory.mktemp("stack") / "data") as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def second_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("second")
-
-
-@pytest.fixture(scope="module")
-def second(stack: Stack, second_dir: Path) -> Iterator[Broker]:
-    with second_cluster(stack, second_dir) as broker:
-        yield broker
 
 
 def filled(stack: Stack, name: str) -> dict[str, Any]:

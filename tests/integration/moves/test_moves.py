@@ -2,7 +2,6 @@
 
 import contextlib
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -16,20 +15,8 @@ from tests.integration.moves.clients import (
     make_topics,
     stored,
 )
-from tests.integration.moves.second_cluster import CLUSTER_ID, Broker, second_cluster
-from tests.integration.stack import Stack, running_stack
-
-
-@pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    with running_stack(tmp_path_factory.mktemp("stack") / "data") as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def second(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with second_cluster(stack, tmp_path_factory.mktemp("second")) as broker:
-        yield broker
+from tests.integration.moves.second_cluster import CLUSTER_ID, Broker
+from tests.integration.stack import Stack
 
 
 def until(stack: Stack, instance: str, *phases: str, within_s: float = 120.0) -> dict[str, Any]:

@@ -19,9 +19,7 @@ from kio.schema.metadata.v8.request import MetadataRequest
 
 from runtime.kafka_client import KafkaConnection
 from tests.integration.stack import Stack
-
-LATELY_MS = int(time.time()) * 1000 - 3_600_000
-"""Of records: retention takes those of last year whenever it comes by."""
+from tests.lately import LATELY_MS
 
 
 @pytest.fixture
