@@ -129,14 +129,21 @@ class Mover:
             done = await copy.round()
             if not done.is_at_end or is_nearly_there(done.found_bytes, rate):
                 break
+        is_ready = done.is_at_end and is_nearly_there(done.found_bytes, rate)
+        if is_ready and epoch_ms() >= move.retry_at_ms:
+            reason = await asyncio.to_thread(self._moves.hindrance, move)
+        else:
+            is_ready, reason = False, self._why_it_waits(move)
+        if reason not in (None, move.reason):
+            _log.warning("a switch waits", move=move.id, reason=reason)
         await asyncio.to_thread(
             self._moves.note,
             move,
-            reason=self._why_it_waits(move),
+            reason=reason,
             copied_bytes=copy.sizes.copied_bytes,
             total_bytes=copy.sizes.total_bytes,
         )
-        if done.is_at_end and is_nearly_there(done.found_bytes, rate) and epoch_ms() >= move.retry_at_ms:
+        if is_ready and reason is None:
             await copy.align()  # what this takes is not taken from clients
             await copy.round()
             await self._switch(move, copy)

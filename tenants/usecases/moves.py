@@ -219,7 +219,7 @@ class Moves:
         moves.save(connection, after)
         instance = instances.again(connection, after.instance_id)
         is_held = after.phase is Phase.SWITCHING
-        if after.is_over and instance.is_visible:
+        if after.is_over and instance.state not in _GONE:  # a deleted one may be taken back
             cluster = registry.cluster(connection, instance.cluster_id)
             nodes = [one.node_id for one in cluster.brokers] if cluster is not None else []
             if nodes and registry.free_other_nodes(connection, instance.id, nodes, now_ms):
@@ -262,6 +262,19 @@ class Moves:
             self._record(connection, after, Event.SWITCH, now_ms)
         self._changed()
         return after
+
+    def hindrance(self, move: Move) -> str | None:
+        """Why a switch would be given up if it was begun now. Gateways are not told to hold for that: a try
+        costs clients a moment."""
+        late = self.unacknowledged(move.instance_id)
+        if late:
+            return f"{', '.join(late)} may still serve clients, and does not answer"
+        try:
+            with self._store.read() as connection:
+                self._check_room(connection, instances.again(connection, move.instance_id), move.target)
+        except Conflict as refusal:
+            return refusal.detail
+        return None
 
     def unacknowledged(self, instance_id: str) -> list[str]:
         """Gateways that may still serve an instance as it was before its last change: those that live, and
