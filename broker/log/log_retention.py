@@ -47,23 +47,26 @@ class Retention:
             self._free(now_ms=None)
         return offsets.log_start_offset
 
-    def apply(self, now_ms: int) -> int:
+    def apply(self, now_ms: int, readable_ms: int = 0) -> int:
         """Delete what `retention.ms`, `retention.bytes` and the log start offset give up; bytes freed.
 
-        Nothing while segments are being compacted. Raises: StorageFailed.
+        Of `readable_ms` see `segments_to_delete`. Nothing while segments are being compacted. Raises:
+        StorageFailed.
         """
-        return 0 if self.compaction.is_running else self._free(now_ms)
+        return 0 if self.compaction.is_running else self._free(now_ms, readable_ms)
 
-    def _free(self, now_ms: int | None) -> int:
+    def _free(self, now_ms: int | None, readable_ms: int = 0) -> int:
         """Without `now_ms` only what lies below the log start goes."""
         offsets, segments = self.offsets, self.segments
+        config = _NOTHING_EXPIRES if now_ms is None else self.config
         with self.standing.guarded():
             count = segments_to_delete(
-                segments.facts(offsets.log_end_offset),
-                _NOTHING_EXPIRES if now_ms is None else self.config,
+                segments.facts(offsets.log_end_offset, config, now_ms or 0),
+                config,
                 log_start_offset=offsets.log_start_offset,
                 high_watermark=offsets.high_watermark,
                 now_ms=now_ms or 0,
+                readable_ms=readable_ms,
             )
             if count == 0:
                 return 0

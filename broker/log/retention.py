@@ -18,6 +18,13 @@ class SegmentFacts(NamedTuple):
     size_bytes: int
     largest_timestamp_ms: int
     """Largest timestamp of its records; time of the last write where records have none."""
+    written_ms: int
+    """Of the last write. It is looked up of those alone that expired by their timestamps."""
+
+
+def timestamps_expired(largest_timestamp_ms: int, config: LogConfig, now_ms: int) -> bool:
+    """Whether a segment is older than `retention.ms` by what its records say."""
+    return config.retention_ms >= 0 and now_ms - largest_timestamp_ms > config.retention_ms
 
 
 def segments_to_delete(
@@ -27,8 +34,13 @@ def segments_to_delete(
     log_start_offset: int,
     high_watermark: int,
     now_ms: int,
+    readable_ms: int = 0,
 ) -> int:
-    """How many segments, from the first, retention deletes. All of them means: roll first."""
+    """How many segments, from the first, retention deletes. All of them means: roll first.
+
+    Records whose timestamps are old already when they are written stay for `readable_ms`, or for
+    `retention.ms` where that is less.
+    """
     by_start = _leading(segments, high_watermark, [s.next_offset <= log_start_offset for s in segments])
     if not config.deletes:
         return by_start
@@ -38,7 +50,9 @@ def segments_to_delete(
         excess_bytes -= segment.size_bytes
         by_size_flags.append(config.retention_bytes >= 0 and excess_bytes >= 0)
     expired = [
-        config.retention_ms >= 0 and now_ms - s.largest_timestamp_ms > config.retention_ms for s in segments
+        timestamps_expired(s.largest_timestamp_ms, config, now_ms)
+        and abs(now_ms - s.written_ms) > min(config.retention_ms, readable_ms)  # the clock may be set back
+        for s in segments
     ]
     return max(
         by_start,

@@ -185,6 +185,10 @@ class Segment:
         timestamp_ms = self.largest_timestamp[0]
         return timestamp_ms if timestamp_ms >= 0 else self.created_ms
 
+    def written_ms(self) -> int:
+        """When its file was last written, by the file system. Raises: OSError."""
+        return self.path().stat().st_mtime_ns // 1_000_000
+
     # Writing
 
     def has_room(self, size_bytes: int, last_offset: int, segment_bytes: int, index_bytes: int) -> bool:

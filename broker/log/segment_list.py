@@ -9,7 +9,8 @@ from typing import Final
 
 from broker.log.cleaned_segment import SEGMENT_SUFFIXES, SWAP_SUFFIX
 from broker.log.files import LogFiles
-from broker.log.retention import SegmentFacts
+from broker.log.log_config import LogConfig
+from broker.log.retention import SegmentFacts, timestamps_expired
 from broker.log.sealed_segments import SealedSegments
 from broker.log.segment import SMALL_SEGMENT_BYTES, Segment
 from broker.log.txn_index import AbortedTransaction, find_aborted
@@ -165,11 +166,16 @@ class SegmentList:
     def __getitem__(self, number: int) -> Segment:
         return self._segments[number]
 
-    def facts(self, log_end_offset: int) -> list[SegmentFacts]:
+    def facts(self, log_end_offset: int, config: LogConfig, now_ms: int) -> list[SegmentFacts]:
         """What retention decides by. Raises: OSError."""
         ends = [*self.base_offsets()[1:], log_end_offset]
         return [
-            SegmentFacts(end, segment.size_bytes, segment.age_timestamp_ms)
+            SegmentFacts(
+                end,
+                segment.size_bytes,
+                aged_ms := segment.age_timestamp_ms,
+                segment.written_ms() if timestamps_expired(aged_ms, config, now_ms) else aged_ms,
+            )
             for end, segment in zip(ends, self._segments, strict=True)
         ]
 

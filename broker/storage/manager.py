@@ -352,18 +352,18 @@ class LogManager:
     # Other ticks
 
     def retain(
-        self, now_ms: int, is_held: Callable[[str], bool]
+        self, now_ms: int, is_held: Callable[[str], bool], readable_ms: int = 0
     ) -> Iterator[tuple[PartitionLog, int | StorageFailed]]:
         """Apply retention and roll what is due, one log per step; what was freed or went wrong.
 
-        `is_held` says of a topic that its logs stay as they are.
+        `is_held` says of a topic that its logs stay as they are; of `readable_ms` see `segments_to_delete`.
         """
         for log in list(self.logs.values()):
             if not self._is_mine(log) or is_held(log.topic):
                 continue
             outcome: int | StorageFailed
             try:
-                outcome = log.retention.apply(now_ms)
+                outcome = log.retention.apply(now_ms, readable_ms)
                 log.rolling.roll_if_due(now_ms)
             except StorageFailed as error:
                 outcome = error

@@ -16,6 +16,9 @@ from broker.upkeep.compacting import Compacting
 
 _MEASURE_S: Final = 1.0
 _REMOVE_S: Final = 0.2
+_READABLE_CHECKS: Final = 10
+"""Records whose timestamps are old already can be read for so many checks of retention: as long as Kafka's
+own takes to come by."""
 _LOGS_PER_TURN: Final = 50
 """Retention lets clients have their turn after so many logs."""
 
@@ -59,9 +62,11 @@ class Maintenance:
 
     async def _retain(self) -> None:
         deps = self._deps
+        interval_ms = deps.config.retention_check_interval_ms
         while True:
-            await asyncio.sleep(deps.config.retention_check_interval_ms / 1000)
-            for number, (log, outcome) in enumerate(deps.logs.retain(deps.epoch_ms(), deps.held.owns), 1):
+            await asyncio.sleep(interval_ms / 1000)
+            steps = deps.logs.retain(deps.epoch_ms(), deps.held.owns, _READABLE_CHECKS * interval_ms)
+            for number, (log, outcome) in enumerate(steps, 1):
                 if isinstance(outcome, StorageFailed):
                     deps.storage_failed("retention failed", outcome)
                 elif outcome:

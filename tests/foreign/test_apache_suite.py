@@ -37,6 +37,11 @@ _REPORT: Final = """<testsuite>
 \tat some.Place
 Caused by: org.opentest4j.TestAbortedException: needs a broker in this JVM
 \tat some.Place</failure></testcase>
+<testcase name="verifyStore(boolean, String)[7]" classname="org.apache.IQv2StoreIntegrationTest">
+<system-out><![CDATA[
+unique-id: [engine:junit-jupiter]/[class:IQv2StoreIntegrationTest]/[test-template-invocation:#7]
+display-name: [7] cache=true, kind=DSL
+]]></system-out></testcase>
 </testsuite>"""
 
 
@@ -46,6 +51,7 @@ def test_a_report_is_read_by_test() -> None:
         "FirstTest.testB[1]": Outcome(Verdict.NOT_APPLICABLE, "needs a broker in this JVM"),
         "SecondTest.testC": Outcome(Verdict.DIFFERS, "java.lang.AssertionError: 1 is not 2"),
         "SecondTest.testD": Outcome(Verdict.NOT_APPLICABLE, "needs a broker in this JVM"),
+        "IQv2StoreIntegrationTest.verifyStore[cache=true, kind=DSL]": Outcome(Verdict.PASSES),
     }
 
 

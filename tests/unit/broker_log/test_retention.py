@@ -7,10 +7,10 @@ from broker.log.retention import SegmentFacts, segments_to_delete
 
 NOW = 1_000_000
 FACTS = [
-    SegmentFacts(10, 100, NOW - 500),
-    SegmentFacts(20, 100, NOW - 300),
-    SegmentFacts(30, 100, NOW - 200),
-    SegmentFacts(35, 50, NOW - 10),
+    SegmentFacts(10, 100, NOW - 500, NOW - 500),
+    SegmentFacts(20, 100, NOW - 300, NOW - 300),
+    SegmentFacts(30, 100, NOW - 200, NOW - 200),
+    SegmentFacts(35, 50, NOW - 10, NOW - 10),
 ]
 KEEP = LogConfig(retention_ms=-1)
 
@@ -28,6 +28,41 @@ def count(
 )
 def test_by_time(retention_ms: int, expected: int) -> None:
     assert count(LogConfig(retention_ms=retention_ms)) == expected
+
+
+@pytest.mark.parametrize(
+    ("retention_ms", "written_ago_ms", "expected"),
+    [
+        (7 * 24 * 3_600_000, 300_000, 0),
+        (7 * 24 * 3_600_000, 300_001, 1),
+        (400, 400, 0),
+        (400, 401, 1),
+        (7 * 24 * 3_600_000, -300_001, 1),
+    ],
+    ids=[
+        "five minutes",
+        "and more",
+        "a shorter retention",
+        "and more than that",
+        "a clock that was set back",
+    ],
+)
+def test_records_of_1970_can_be_read_for_a_while(
+    retention_ms: int, written_ago_ms: int, expected: int
+) -> None:
+    now_ms = 1_800_000_000_000
+    facts = [SegmentFacts(10, 100, 49, now_ms - written_ago_ms)]
+    assert (
+        segments_to_delete(
+            facts,
+            LogConfig(retention_ms=retention_ms),
+            log_start_offset=0,
+            high_watermark=10,
+            now_ms=now_ms,
+            readable_ms=300_000,
+        )
+        == expected
+    )
 
 
 @pytest.mark.parametrize(
@@ -53,5 +88,5 @@ def test_nothing_uncommitted_goes() -> None:
 
 
 def test_an_empty_active_segment_stays() -> None:
-    facts = [FACTS[0], SegmentFacts(10, 0, NOW - 10**6)]
+    facts = [FACTS[0], SegmentFacts(10, 0, NOW - 10**6, NOW - 10**6)]
     assert count(LogConfig(retention_ms=0), facts=facts, high_watermark=10) == 1
