@@ -14,6 +14,7 @@ from broker.cluster.membership import Membership
 from broker.cluster.state_change_log import StateChangeLog
 from broker.metadata.metadata_cache import MetadataCache
 from broker.replicator.manager import ReplicaManager
+from broker.storage.jobs import CreationJob
 from contracts.cluster import (
     Command,
     CommandResponse,
@@ -28,11 +29,12 @@ from runtime.logs import get_logger
 
 _log = get_logger(__name__)
 Answer = Callable[[CommandResponse], None]
+Steps = Generator[CreationJob | None, None, CommandResponse]
 
 
 class _Waiting(NamedTuple):
     request: Command
-    steps: Generator[None, None, CommandResponse]
+    steps: Steps
     answer: Answer
 
 
@@ -77,14 +79,17 @@ class CommandReceiver:
         """Take a step of the first command; clients are served before the next one."""
         waiting = self._queue[0]
         try:
-            next(waiting.steps)
+            job = next(waiting.steps)
         except StopIteration as end:
             response: CommandResponse = end.value
         except Exception:  # noqa: BLE001 - a bug costs one command: the controller hears of it and goes on
             _log.exception("a command failed", command=type(waiting.request).__name__)
             response = _refused(waiting.request, ErrorCode.unknown_server_error)
         else:
-            self._loop.call_soon(self._turn)
+            if job is None:
+                self._loop.call_soon(self._turn)
+            else:
+                self._loop.run_in_executor(None, job.run).add_done_callback(lambda _: self._turn())
             return
         self._queue.popleft()
         self._state_changes.received(waiting.request, response)
@@ -92,7 +97,7 @@ class CommandReceiver:
         if self._queue:
             self._loop.call_soon(self._turn)
 
-    def _steps(self, request: Command) -> Generator[None, None, CommandResponse]:
+    def _steps(self, request: Command) -> Steps:
         refusal = self._refusal(request)
         if refusal is not ErrorCode.none:
             return _refused(request, refusal)

@@ -4,7 +4,7 @@ Commands are idempotent and may come late or twice: the controller epoch fences 
 epoch and the state node's version old decisions. What fails for one partition is that partition's answer.
 """
 
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Final, Protocol
 from uuid import UUID
 
@@ -16,6 +16,7 @@ from broker.log.partition_log import PartitionLog
 from broker.log.partition_metadata import NO_TOPIC_ID
 from broker.replication.partition import Partition
 from broker.replication.replicas import Key, Replicas
+from broker.storage.jobs import CreationJob
 from broker.storage.manager import LogManager
 from contracts.cluster import (
     EPOCH_DURING_DELETE,
@@ -33,7 +34,7 @@ from runtime.logs import get_logger
 _log = get_logger(__name__)
 _PARTITIONS_PER_STEP: Final = 10
 
-LeaderAndIsrSteps = Generator[None, None, LeaderAndIsrResponse]
+LeaderAndIsrSteps = Generator[CreationJob | None, None, LeaderAndIsrResponse]
 StopReplicaSteps = Generator[None, None, StopReplicaResponse]
 
 
@@ -97,35 +98,54 @@ class ReplicaManager:
     # -- commands ----------------------------------------------------------------------------------------
 
     def leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrSteps:
-        """Take the roles the controller gives out, in steps between which clients are served."""
+        """Take the roles the controller gives out, in steps between which clients are served. A job is to be
+        run, on a thread, before the next step."""
         if request.controller_epoch < self.controller_epoch:
             return LeaderAndIsrResponse(error_code=_code(ErrorCode.stale_controller_epoch))
         self.controller_epoch = request.controller_epoch
         leaders = {broker.broker_id: broker for broker in request.live_brokers}
         errors: list[PartitionError] = []
-        for number, state in enumerate(request.partition_states, 1):
-            configs = request.topic_configs.get(state.topic)
-            error_code = self._take_role(state, configs, leaders.get(state.leader))
-            if error_code is not ErrorCode.none:
-                errors.append(_error(state, error_code))
-            if number % _PARTITIONS_PER_STEP == 0:
-                yield
+        states = request.partition_states
+        for first in range(0, len(states), _PARTITIONS_PER_STEP):
+            step = states[first : first + _PARTITIONS_PER_STEP]
+            begun = self._begin_logs(step)
+            if begun is not None or first > 0:
+                yield begun
+            for state in step:
+                configs = request.topic_configs.get(state.topic)
+                error_code = self._take_role(state, configs, leaders.get(state.leader), begun)
+                if error_code is not ErrorCode.none:
+                    errors.append(_error(state, error_code))
+            if begun is not None:
+                self._logs.complete_creation(begun)
         if request.is_full:
             self._stop_strays({(state.topic, state.partition) for state in request.partition_states})
         self.followers.close_idle()
         return LeaderAndIsrResponse(partition_errors=tuple(errors))
+
+    def _begin_logs(self, states: Sequence[LeaderAndIsrPartitionState]) -> CreationJob | None:
+        """Of partitions that are not here yet. One that others have to make way for is made in its turn."""
+        return self._logs.begin_creation(
+            {
+                (state.topic, state.partition): state.topic_id
+                for state in states
+                if self._replicas.broker_id in state.replicas
+                and self._logs.get(state.topic, state.partition) is None
+            }
+        )
 
     def _take_role(
         self,
         state: LeaderAndIsrPartitionState,
         configs: Mapping[str, str] | None,
         leader: LiveBroker | None,
+        begun: CreationJob | None,
     ) -> ErrorCode:
         if self._replicas.broker_id not in state.replicas:
             _log.warning("a replica of others was assigned", topic=state.topic, partition=state.partition)
             return ErrorCode.unknown_topic_or_partition
         try:
-            partition = self._partition_of(state, configs)
+            partition = self._partition_of(state, configs, begun)
         except StorageFailed as error:
             self._replicas.went_offline((state.topic, state.partition), error.message)
             _log.error("a replica's log cannot be opened", error=error.message)
@@ -162,7 +182,10 @@ class ReplicaManager:
             self.followers.follow(partition, leader)
 
     def _partition_of(
-        self, state: LeaderAndIsrPartitionState, configs: Mapping[str, str] | None
+        self,
+        state: LeaderAndIsrPartitionState,
+        configs: Mapping[str, str] | None,
+        begun: CreationJob | None,
     ) -> Partition:
         """The hosted replica; its log is made when there is none. Raises: StorageFailed."""
         key = (state.topic, state.partition)
@@ -173,13 +196,15 @@ class ReplicaManager:
             self._stop(partition, delete=True)
         layer = self._configs_of(state.topic) if configs is None else configs
         config = self._log_config(state.topic, layer)
-        log = self._log_of(key, state.topic_id, config, is_new=state.is_new)
+        log = self._log_of(key, state.topic_id, config, is_new=state.is_new, begun=begun)
         log.reconfigure(config)
         partition = Partition(log, self._replicas)
         self._replicas.add(partition)
         return partition
 
-    def _log_of(self, key: Key, topic_id: UUID, config: LogConfig, *, is_new: bool) -> PartitionLog:
+    def _log_of(
+        self, key: Key, topic_id: UUID, config: LogConfig, *, is_new: bool, begun: CreationJob | None
+    ) -> PartitionLog:
         log = self._logs.get(*key)
         if log is not None and log.topic_id not in (topic_id, NO_TOPIC_ID):
             # Deletions wait for every broker, so this name was taken again without one: the tree was lost.
@@ -188,7 +213,7 @@ class ReplicaManager:
             log = None
         if log is not None:
             return log
-        return self._logs.create(*key, topic_id, config, self._epoch_ms(), is_new=is_new)
+        return self._logs.create(*key, topic_id, config, self._epoch_ms(), is_new=is_new, begun=begun)
 
     def _stop_strays(self, named: set[Key]) -> None:
         """Stop what the controller did not name. Logs stay: only a StopReplica deletes, since a controller
@@ -209,8 +234,8 @@ class ReplicaManager:
             error_code = self._stop_one(state)
             if error_code is not ErrorCode.none:
                 errors.append(_error(state, error_code))
-            if number % _PARTITIONS_PER_STEP == 0:
-                yield
+            if state.delete_partition or number % _PARTITIONS_PER_STEP == 0:
+                yield  # a directory was renamed, for which the file system may take its time
         self.followers.close_idle()
         return StopReplicaResponse(partition_errors=tuple(errors))
 

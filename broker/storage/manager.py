@@ -4,9 +4,8 @@ Work that may block for long comes as a job: the loop takes it (`begin_...`), a 
 loop hands it back (`complete_...`). Logs themselves are touched by the loop only.
 """
 
-import shutil
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from broker.log.damage import Damage, DamageKind
@@ -17,11 +16,11 @@ from broker.log.load_report import LoadReport
 from broker.log.loading import load_log, new_log
 from broker.log.log_config import LogConfig
 from broker.log.partition_log import PartitionLog
-from broker.log.partition_metadata import read_topic_id, sync_file, write_topic_id
+from broker.log.partition_metadata import PARTITION_METADATA, read_topic_id, sync_file, write_topic_id
 from broker.log.scrub_findings import TakenFindings
 from broker.storage.checkpointing import Checkpointing
 from broker.storage.flushing import Flushing
-from broker.storage.jobs import CheckpointJob, FlushRound, RemovalJob
+from broker.storage.jobs import CheckpointJob, CreationJob, FlushRound, NewPartition, RemovalJob, unmake_files
 from broker.storage.log_directories import LogDirectories
 from broker.storage.log_directory import Checkpoints, LogDirectory
 
@@ -221,6 +220,23 @@ class LogManager:
 
     # Creating and deleting
 
+    def begin_creation(self, topic_ids: Mapping[Key, uuid.UUID]) -> CreationJob | None:
+        """Of partitions that `create` is about to be asked for; None where there is nothing to be made."""
+        in_use = [log.directory.parent for log in self.logs.values()] if len(self._directories) > 1 else []
+        wanted: dict[Key, NewPartition] = {}
+        for key, topic_id in topic_ids.items():
+            directory = self._directories.emptiest(in_use)
+            if directory is None or key in self.logs or key in self.offline:
+                continue
+            wanted[key] = NewPartition(directory, directory.partition_path(*key), topic_id)
+            in_use.append(directory.path)
+        return CreationJob(wanted) if wanted else None
+
+    def complete_creation(self, job: CreationJob) -> None:
+        """Undo what was made and not taken."""
+        for new in job.made.values():
+            unmake_files(new.path)
+
     def create(
         self,
         topic: str,
@@ -230,11 +246,13 @@ class LogManager:
         now_ms: int,
         *,
         is_new: bool = True,
+        begun: CreationJob | None = None,
     ) -> PartitionLog:
         """A new, empty partition, in the directory with the fewest; durable with the next flush.
 
         Without `is_new` the replica may have existed: then it is not begun anew while a directory that may
-        hold it is offline. Raises: StorageFailed, with nothing left behind.
+        hold it is offline. What `begun` has made or met is not tried again. Raises: StorageFailed, with
+        nothing left behind.
         """
         key = (topic, partition)
         assert key not in self.logs
@@ -246,23 +264,39 @@ class LogManager:
             directory = self._directories.emptiest(log.directory.parent for log in self.logs.values())
             if directory is None:
                 raise StorageFailed(f"{topic}-{partition}: every log directory has failed")
+            made = None
             try:
-                return self._create_in(directory, key, topic_id, config, now_ms)
+                if begun is not None and (new := begun.wanted.pop(key, None)) is not None:
+                    if self._directories.get(new.directory.path) is None:
+                        continue  # it has failed meanwhile
+                    directory = new.directory
+                    if key in begun.errors:
+                        raise begun.errors[key]
+                    made = begun.made.pop(key, None)
+                return self._create_in(directory, key, topic_id, config, now_ms, is_made=made is not None)
             except OSError as error:
                 if not self._directories.is_failure(error):
                     raise StorageFailed(f"{topic}-{partition}: {error.strerror or error}") from error
                 self._fail(directory.path, error.strerror or str(error))
 
     def _create_in(
-        self, directory: LogDirectory, key: Key, topic_id: uuid.UUID, config: LogConfig, now_ms: int
+        self,
+        directory: LogDirectory,
+        key: Key,
+        topic_id: uuid.UUID,
+        config: LogConfig,
+        now_ms: int,
+        *,
+        is_made: bool,
     ) -> PartitionLog:
         path = directory.partition_path(*key)
-        path.mkdir()
+        if not is_made:
+            path.mkdir()
         try:
-            metadata = write_topic_id(path, topic_id)
+            metadata = f"{path}/{PARTITION_METADATA}" if is_made else write_topic_id(path, topic_id)
             loaded = new_log(path, self.files, now_ms)
         except OSError:
-            shutil.rmtree(path, ignore_errors=True)
+            unmake_files(path)
             raise
         log = PartitionLog(*key, topic_id, config, loaded, owner=self)
         self._serve(key, log)

@@ -1,7 +1,7 @@
 """Brokers of a cluster of pure parts. What fences and obeys in them is the real thing; only logs are not."""
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -48,8 +48,19 @@ class EmptyLogs:
     def get(self, topic: str, partition: int) -> EmptyLog | None:
         return self.logs.get((topic, partition))
 
+    def begin_creation(self, _topic_ids: Mapping[Key, UUID]) -> None:
+        """Nothing is made for these."""
+
     def create(
-        self, topic: str, partition: int, topic_id: UUID, _config: LogConfig, _now_ms: int, *, is_new: bool
+        self,
+        topic: str,
+        partition: int,
+        topic_id: UUID,
+        _config: LogConfig,
+        _now_ms: int,
+        *,
+        is_new: bool,
+        begun: None,
     ) -> EmptyLog:
         key = (topic, partition)
         if key in self.failed:
