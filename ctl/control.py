@@ -23,7 +23,7 @@ from contracts.server_names import NamedPort, parse_domain
 from contracts.specs import ConsumerKind
 from contracts.usage_records import INTERVAL_MS_DEFAULT
 from ctl.stack.layout import Layout
-from ctl.stack.processes import APACHE_ID, CLUSTER_ID, DATABASE_URL
+from ctl.stack.processes import APACHE_ID, CLUSTER_ID, DATABASE_URL, SERIES_PROMETHEUS
 from master.app import create_app
 from master.engines import Engines
 from master.journal import Journal
@@ -59,6 +59,7 @@ from tenants.rules.cidrs import normalise
 from tenants.rules.mail_settings import MailSettings, parse_smtp_url
 from tenants.rules.mail_settings import settings_fault as mail_fault
 from tenants.rules.oidc_settings import OidcSettings, settings_fault
+from tenants.rules.prometheus_url import PrometheusUrl, parse_prometheus_url
 from tenants.rules.vports import parse_vip
 from tenants.store.database_url import DatabaseUrl
 from tenants.store.engine import StoreUnavailable
@@ -86,6 +87,13 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     parser.add_argument("--zookeeper", help="where quota masters are elected; without it: this one always")
     parser.add_argument("--session-timeout-ms", type=int, default=6_000)
     parser.add_argument("--redis-url", type=redis_url_argument, default=redis_url_of_environment())
+    parser.add_argument(
+        "--series-prometheus",
+        type=_prometheus_url,
+        default=environment().get(SERIES_PROMETHEUS),
+        metavar="URL",
+        help="a Prometheus that scrapes this deployment; default: series are as long as they are recorded",
+    )
     parser.add_argument("--database-url", type=_database_url, default=environment().get(DATABASE_URL))
     parser.add_argument("--trusted-proxies", type=parse_proxies, default=(), metavar="CIDR,...")
     parser.add_argument("--webhook-allow", type=parse_proxies, default=(), metavar="CIDR,...")
@@ -113,6 +121,13 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
 def _database_url(text: str) -> str:
     try:
         return DatabaseUrl.parse(text).url
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _prometheus_url(text: str) -> PrometheusUrl:
+    try:
+        return parse_prometheus_url(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
 
@@ -325,6 +340,7 @@ class Control:
             region=options.ckafka_region,
             tables_dir=options.data_dir / PIPELINE_DIR / TABLES_DIR,
             redis_url=options.redis_url,
+            series_prometheus=options.series_prometheus,
             oidc=_oidc(options),
             mail=_mail(options),
             webhook_ranges=options.webhook_allow,

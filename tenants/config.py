@@ -9,6 +9,7 @@ from contracts.server_names import NamedPort
 from runtime.redis_link import BUDGET_MS, RedisUrl
 from tenants.rules.mail_settings import MailSettings
 from tenants.rules.oidc_settings import OidcSettings
+from tenants.rules.prometheus_url import PrometheusUrl
 from tenants.rules.rate_limit import ApiRates
 from tenants.rules.vports import VipPool
 
@@ -67,6 +68,8 @@ class ConsoleConfig:
     """What control processes share for speed; None: each does without."""
     redis_budget_ms: int = BUDGET_MS
     """Time of one call to Redis."""
+    series_prometheus: PrometheusUrl | None = None
+    """What scrapes this deployment, for series of longer times; None: what is recorded is all there is."""
     rates: ApiRates = field(default_factory=ApiRates)
     """How many requests callers may send."""
 

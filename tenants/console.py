@@ -34,6 +34,7 @@ from tenants.hearsay import Hearsay
 from tenants.mover import Mover
 from tenants.oidc_provider import OidcProvider
 from tenants.pipeline_tables import DeltaTables
+from tenants.prometheus import Prometheus
 from tenants.purge import Purge
 from tenants.purge_rule import LATELY_MS
 from tenants.quota import QuotaSource
@@ -45,6 +46,7 @@ from tenants.rules.mail_settings import MailSettings
 from tenants.rules.model import Instance
 from tenants.rules.vports import Endpoint
 from tenants.rules.webhooks import Kind
+from tenants.series_reader import SeriesReader
 from tenants.series_recorder import SeriesRecorder
 from tenants.shared_ledger import SharedLedger
 from tenants.shared_limits import LoginLimits, RequestRates
@@ -155,6 +157,8 @@ class Console:
         self.moves = self._moves()
         self.mover = Mover(self.moves, self.cluster, self.office)
         self.alarms, self.series = Alarms(self.store), Series(self.store)
+        prometheus = None if config.series_prometheus is None else Prometheus(config.series_prometheus)
+        self.series_reader = SeriesReader(self.series, prometheus)
         self.alarm_lags = Lags(self.cluster, self.lags)
         self.alarm_runner = self.alarm_runner_of(self.office)
         self.series_recorder = self._series_recorder()

@@ -39,6 +39,10 @@ RedisUrl = Annotated[
     str | None,
     typer.Option(metavar="URL", help="With a password rather PORTICO_REDIS_URL or portico.toml."),
 ]
+SeriesPrometheus = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help="One that scrapes this stack: charts of longer times are read from it."),
+]
 Detach = Annotated[
     bool,
     typer.Option("--detach", help="Go on in the background, restarted when killed; `portico down` stops it."),
@@ -118,6 +122,7 @@ def up(
     traces_ratio: Annotated[str | None, typer.Option(metavar="SHARE", help="0 to 1.")] = None,
     traces_per_second: Annotated[str | None, typer.Option(metavar="N", help="Of an instance.")] = None,
     prometheus_dir: Annotated[str | None, typer.Option(metavar="DIR", help="Of targets and token.")] = None,
+    series_prometheus: SeriesPrometheus = None,
     workers: Annotated[str | None, typer.Option(metavar="N", help="Gateway processes.")] = None,
     brokers: Annotated[str | None, typer.Option(metavar="N", help="1 to 9; default: as before.")] = None,
     backend: Annotated[str | None, typer.Option(metavar="HOST:PORT,...", help="An Apache Kafka.")] = None,

@@ -64,6 +64,7 @@ class PrometheusFiles:
     def scrape_config(self) -> str:
         """For `scrape_configs` of a prometheus.yml."""
         return f"""- job_name: portico
+  honor_labels: true
   authorization:
     credentials_file: {self.token_file}
   file_sd_configs:

@@ -16,12 +16,14 @@ from runtime.config import ENVIRONMENT_PREFIX, Resolved, format_host_port
 from runtime.redis_link import VARIABLE as REDIS_URL
 from runtime.redis_link import RedisUrl
 from runtime.trace_settings import ENDPOINT, PER_SECOND, RATIO, SAMPLER
+from tenants.rules.prometheus_url import PrometheusUrl
 from tenants.rules.vports import parse_vip, wildcard_cidr
 from tenants.store.database_url import DatabaseUrl
 
 CLUSTER_ID: Final = "builtin-1"
 APACHE_ID: Final = "apache-1"
 DATABASE_URL: Final = ENVIRONMENT_PREFIX + "DATABASE_URL"
+SERIES_PROMETHEUS: Final = ENVIRONMENT_PREFIX + "SERIES_PROMETHEUS"
 _LOOPBACK: Final = "127.0.0.1"
 _SMTP: Final = ("url", "password_file", "sender", "console_url")
 
@@ -68,10 +70,13 @@ class Processes:
         host, port = self._value("console")
         first, last = self._value("vports")
         redis: RedisUrl | None = self._value("redis_url")
+        prometheus: PrometheusUrl | None = self._value("series_prometheus")
         database: DatabaseUrl | None = self._value("database_url")
         variables = self._of_traces()
         if redis is not None:
             variables[REDIS_URL] = redis.text
+        if prometheus is not None:
+            variables[SERIES_PROMETHEUS] = prometheus.text
         if database is not None:
             variables[DATABASE_URL] = database.url
         own = {

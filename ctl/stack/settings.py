@@ -32,6 +32,7 @@ from tenants.config import DELETION_GRACE_MS, REGION, parse_region
 from tenants.rules.mail_addresses import fault_of_address
 from tenants.rules.mail_settings import parse_smtp_url
 from tenants.rules.oidc_settings import url_fault
+from tenants.rules.prometheus_url import PrometheusUrl, parse_prometheus_url
 from tenants.rules.vports import parse_vip
 from tenants.store.database_url import DatabaseUrl
 
@@ -202,6 +203,12 @@ SETTINGS: Final = (
         "Where Prometheus finds targets.json and token; DATA/prometheus by default.",
     ),
     Setting(
+        "series_prometheus",
+        None,
+        parse_prometheus_url,
+        "A Prometheus that scrapes this stack, http(s)://[USER:PASSWORD@]HOST[:PORT]; for longer charts.",
+    ),
+    Setting(
         "database_url",
         None,
         DatabaseUrl.parse,
@@ -345,7 +352,7 @@ SETTINGS: Final = (
 
 def plain(value: object) -> object:
     """For JSON, without secrets."""
-    return str(value) if isinstance(value, DatabaseUrl | RedisUrl) else value
+    return str(value) if isinstance(value, DatabaseUrl | PrometheusUrl | RedisUrl) else value
 
 
 def to_json(settings: Mapping[str, Resolved]) -> dict[str, dict[str, Any]]:

@@ -16,6 +16,7 @@ from tenants.console import Console
 from tenants.rules.errors import Invalid
 from tenants.rules.series import DEPLOYMENT, METRICS, POINTS_MAX, Kind, Span, span_of
 from tenants.rules.usage_periods import ms_of
+from tenants.series_reader import Asked
 
 router = APIRouter(prefix="/v1", tags=["series"])
 OfInstances = Literal[Kind.INSTANCE, Kind.BROKER, Kind.TOPIC, Kind.GROUP, Kind.CLIENT]
@@ -54,9 +55,9 @@ async def instance_series(
 ) -> Response:
     """One series of an instance: rates, throttled time and storage, of it or of one broker; growth and size
     of a topic; how far a group is behind; what is on the wire of a client id, and how long it was told to
-    wait. At most 31 days at once."""
-    span = _span(start, to, points)
-    return json_answer(await _read(plane, found.id, kind, name, span))
+    wait. At most 31 days at once, 366 where operators name a Prometheus."""
+    asked = Asked(found.tenant, found.id, kind, name)
+    return json_answer(await _read(plane, asked, start, to, points))
 
 
 @router.get("/instances/{instance}/series/names", responses=documented(SeriesNames), response_class=Response)
@@ -68,13 +69,13 @@ async def instance_series_names(
     to: To = None,
 ) -> Response:
     """The brokers, topics, groups or client ids of an instance that have a series in a span."""
-    return json_answer(await _names(plane, found.id, kind, _span(start, to, POINTS_MAX)))
+    return json_answer(await _names(plane, found.id, kind, _span(plane, start, to, epoch_ms())))
 
 
 @router.get("/instances/{instance}/marks", responses=documented(MarkList), response_class=Response)
 async def instance_marks(plane: Plane, found: Found, start: From = None, to: To = None) -> Response:
     """What happened to an instance in a span: changes of its size and state, injected faults, alarms."""
-    return json_answer(await _marks(plane, found.id, _span(start, to, POINTS_MAX)))
+    return json_answer(await _marks(plane, found.id, _span(plane, start, to, epoch_ms())))
 
 
 @router.get("/series", responses=documented(SeriesView), response_class=Response)
@@ -89,45 +90,52 @@ async def all_series(
     points: Points = POINTS_MAX,
 ) -> Response:
     """One series of all instances together, or of one broker over all of them."""
-    span = _span(start, to, points)
-    return json_answer(await _read(plane, DEPLOYMENT, kind, name, span))
+    return json_answer(await _read(plane, Asked("", DEPLOYMENT, kind, name), start, to, points))
 
 
 @router.get("/series/names", responses=documented(SeriesNames), response_class=Response)
 async def all_series_names(plane: Plane, start: From = None, to: To = None) -> Response:
     """The brokers that have a series in a span."""
-    return json_answer(await _names(plane, DEPLOYMENT, Kind.BROKER, _span(start, to, POINTS_MAX)))
+    return json_answer(await _names(plane, DEPLOYMENT, Kind.BROKER, _span(plane, start, to, epoch_ms())))
 
 
 @router.get("/marks", responses=documented(MarkList), response_class=Response)
 async def all_marks(plane: Plane, start: From = None, to: To = None) -> Response:
     """What happened in a span: instances that were made, changed or deleted, and operators' own alarms."""
-    return json_answer(await _marks(plane, DEPLOYMENT, _span(start, to, POINTS_MAX)))
+    return json_answer(await _marks(plane, DEPLOYMENT, _span(plane, start, to, epoch_ms())))
 
 
-def _span(start: datetime | None, to: datetime | None, points: int) -> Span:
+def _span(
+    plane: Console, start: datetime | None, to: datetime | None, now_ms: int, points: int = POINTS_MAX
+) -> Span:
     """Raises: Invalid."""
-    span = span_of(
-        None if start is None else ms_of(start), None if to is None else ms_of(to), epoch_ms(), points
-    )
+    from_ms, to_ms = (None if at is None else ms_of(at) for at in (start, to))
+    span = span_of(from_ms, to_ms, now_ms, points, plane.series_reader.longest_ms)
     if not isinstance(span, Span):
         raise Invalid(span)
     return span
 
 
-async def _read(plane: Console, owner: str, kind: Kind, name: str, span: Span) -> SeriesView:
-    columns = (await asyncio.to_thread(plane.series.read, owner, kind, name, span)).columns
-    times = list(span.times())
-    points = [columns.get(at_ms) for at_ms in times]
+async def _read(
+    plane: Console, asked: Asked, start: datetime | None, to: datetime | None, points: int
+) -> SeriesView:
+    now_ms = epoch_ms()
+    reader = plane.series_reader
+    answer = await reader.read(asked, _span(plane, start, to, now_ms, points), points, now_ms)
+    columns, times = answer.columns, list(answer.span.times())
+    values = [columns.get(at_ms) for at_ms in times]
     return SeriesView(
-        kind=kind,
-        name=name,
+        kind=asked.kind,
+        name=asked.name,
         start_ms=times[0],
-        step_ms=span.step_ms,
+        step_ms=answer.span.step_ms,
         newest_at_ms=max(columns, default=None),
+        source=answer.source,
+        note=answer.note,
+        longest_ms=reader.longest_ms,
         metrics={
-            metric.name: [None if point is None else point[place] for point in points]
-            for place, metric in enumerate(METRICS[kind])
+            metric.name: [None if point is None else point[place] for point in values]
+            for place, metric in enumerate(METRICS[asked.kind])
         },
     )
 

@@ -5,6 +5,7 @@ from typing import Annotated
 import msgspec
 
 from tenants.rules.series import Kind
+from tenants.rules.series_prometheus import Note, Source
 from tenants.rules.usage_periods import Time
 
 
@@ -22,10 +23,18 @@ class SeriesView(msgspec.Struct, frozen=True, kw_only=True):
     """How long each step is; the server chooses it by the span."""
     newest_at_ms: int | None
     """When the last step begins of which anything is known; null: nothing is."""
+    source: Source
+    """Where all of its points are from."""
+    note: Note | None
+    """Why it is of what is recorded though a Prometheus is named that might know more, or what is wrong with
+    its answer; null: nothing is to be said."""
+    longest_ms: int
+    """The longest time that may be asked for at once; longer where a Prometheus is named."""
     metrics: Annotated[
         dict[str, list[int | None]], msgspec.Meta(examples=[{"produce_bytes_per_s": [1_048_576, None]}])
     ]
-    """By metric, a value for each step; rates and throttled times are averages, all else the largest."""
+    """By metric, a value for each step; rates and throttled times are averages, all else the largest. What a
+    Prometheus does not have is null in an answer of it."""
 
 
 class SeriesNames(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,7 +19,7 @@ STEP_MS: Final = 15_000
 BLOCK_MS: Final = 900_000
 COARSE_STEP_MS: Final = 300_000
 COARSE_BLOCK_MS: Final = 6 * 3_600_000
-WIDE_STEPS_MS: Final = (STEP_MS, COARSE_STEP_MS, 1_800_000, 7_200_000)
+WIDE_STEPS_MS: Final = (STEP_MS, COARSE_STEP_MS, 1_800_000, 7_200_000, 21_600_000, 86_400_000)
 """With which steps points are told."""
 FINE_KEPT_MS: Final = 25 * 3_600_000
 """How long the points of each 15 s stay; an hour longer than is promised."""
@@ -352,10 +352,14 @@ _YEAR_9999_MS: Final = 253_402_214_400_000
 
 
 def span_of(
-    from_ms: int | None, to_ms: int | None, now_ms: int, points: int = POINTS_MAX
+    from_ms: int | None,
+    to_ms: int | None,
+    now_ms: int,
+    points: int = POINTS_MAX,
+    longest_ms: int = SPAN_MS_MAX,
 ) -> Span | list[Fault]:
-    """What is asked for, with the finest step that there is of it and that makes at most `points` points; or
-    what is wrong with it."""
+    """What is asked for, with the finest step that is recorded of it and that makes at most `points` points;
+    or what is wrong with it."""
     end_ms = now_ms if to_ms is None else to_ms
     start_ms = max(0, end_ms - SPAN_MS_DEFAULT) if from_ms is None else from_ms
     faults = [
@@ -365,12 +369,17 @@ def span_of(
     ]
     if not faults and end_ms <= start_ms:
         faults.append(unfit("to", "must be after `from`"))
-    if not faults and end_ms - start_ms > SPAN_MS_MAX:
-        faults.append(unfit("from", f"at most {SPAN_MS_MAX // 86_400_000} days may be asked for at once"))
+    if not faults and end_ms - start_ms > longest_ms:
+        faults.append(unfit("from", f"at most {longest_ms // 86_400_000} days may be asked for at once"))
     if faults:
         return faults
     least_ms = STEP_MS if start_ms >= now_ms - FINE_KEPT_MS else COARSE_STEP_MS
+    return with_step(start_ms, end_ms, points, least_ms)
+
+
+def with_step(from_ms: int, to_ms: int, points: int, least_ms: int = STEP_MS) -> Span:
+    """A span with the finest step, of `least_ms` or longer, that makes at most `points` points."""
     for step_ms in WIDE_STEPS_MS:
-        if step_ms >= least_ms and (end_ms - start_ms) // step_ms < points:
-            return Span(start_ms, end_ms, step_ms)
-    return Span(start_ms, end_ms, WIDE_STEPS_MS[-1])
+        if step_ms >= least_ms and (to_ms - from_ms) // step_ms < points:
+            return Span(from_ms, to_ms, step_ms)
+    return Span(from_ms, to_ms, WIDE_STEPS_MS[-1])

@@ -392,6 +392,27 @@ def test_mail_goes_to_the_server_that_operators_name() -> None:
             told(wrong)
 
 
+def test_longer_series_are_read_from_a_prometheus() -> None:
+    def told(prometheus: Manifest) -> tuple[list[Manifest], set[int]]:
+        manifests = render({"control": {"webhookPorts": [], "seriesPrometheus": prometheus}})
+        pod = one(manifests, "Deployment", "-control")["spec"]["template"]["spec"]
+        policy = one(manifests, "NetworkPolicy", "-control")
+        ports = {
+            port["port"] for rule in policy["spec"]["egress"] if "to" not in rule for port in rule["ports"]
+        }
+        variables = pod["containers"][0]["env"]
+        return [each for each in variables if each["name"] == "PORTICO_SERIES_PROMETHEUS"], ports
+
+    assert told({}) == ([], set())
+    url = "http://prometheus.monitoring:9090/prefix"
+    assert told({"url": url}) == ([{"name": "PORTICO_SERIES_PROMETHEUS", "value": url}], {9090})
+    [variable], ports = told({"existingSecret": "prometheus", "port": 443})
+    assert variable["valueFrom"]["secretKeyRef"] == {"name": "prometheus", "key": "url"} and ports == {443}
+    for wrong in ({"url": "prometheus:9090"}, {"url": "http://ops:secret@prometheus"}, {"port": 0}):
+        with pytest.raises(helm_python.HelmError):
+            told(wrong)
+
+
 def test_people_sign_in_by_a_provider() -> None:
     oidc = {"issuer": "https://id.example.com:8443/realms/x", "clientId": "portico", "existingSecret": "id"}
     manifests = render({"control": {"oidc": {**oidc, "consoleUrl": "https://kafka.example.com"}}})

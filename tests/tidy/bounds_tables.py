@@ -56,6 +56,12 @@ CONSTANTS: Final[dict[str, tuple[str, ...]]] = {
         "TEXT_CHARS_MAX",
     ),
     "tenants.rules.series": ("NAMES_MAX", "BLOCK_NAMES_MAX", "POINTS_MAX"),
+    "tenants.rules.series_prometheus": (
+        "ANSWER_MS_MAX",
+        "ANSWER_BYTES_MAX",
+        "UNDER_WAY_MAX",
+        "UNDER_WAY_MAX_PER_TENANT",
+    ),
     "tenants.rules.client_reports": ("CLIENTS_KEPT", "CLIENTS_KEPT_IN_ALL"),
     "gateway.strangers": ("RATE_US_PER_S",),
     "gateway.handshakes": ("HANDSHAKES_MAX", "HANDSHAKES_CPU_PERCENT"),

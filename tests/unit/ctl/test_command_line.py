@@ -145,10 +145,14 @@ def test_config_show_tells_value_and_origin(tmp_path: Path) -> None:
     assert "portico.toml: workers" in result.stdout
 
 
-def test_the_password_of_a_redis_is_not_shown(tmp_path: Path) -> None:
-    (tmp_path / "portico.toml").write_text('redis_url = "redis://:hunter2@127.0.0.1:6379/0"\n')
+def test_passwords_of_a_redis_and_a_prometheus_are_not_shown(tmp_path: Path) -> None:
+    (tmp_path / "portico.toml").write_text(
+        'redis_url = "redis://:hunter2@127.0.0.1:6379/0"\n'
+        'series_prometheus = "https://ops:hunter2@prometheus.example.com"\n'
+    )
     for form in ((), ("--json",)):
         shown = portico("config", "show", "--data-dir", str(tmp_path), *form)
         assert shown.returncode == 0
         assert "redis://:***@127.0.0.1:6379/0" in shown.stdout
+        assert "https://ops:***@prometheus.example.com" in shown.stdout
         assert "hunter2" not in shown.stdout + shown.stderr
