@@ -6,8 +6,9 @@ A port is reached by anybody before anybody has said who he is, so nothing here 
 import ipaddress
 import re
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Final, NamedTuple
 
 _END_OF_HEAD: Final = re.compile(rb"\n\r?\n")
@@ -48,12 +49,15 @@ class HttpLimits:
 
 
 class HeadRefused(Exception):  # noqa: N818 - an answer, as a name
-    """A head that breaks a bound; `cause` is its metric label."""
+    """A head that breaks a bound or a rule; `cause` is its metric label."""
 
-    def __init__(self, cause: str, detail: str) -> None:
+    def __init__(
+        self, cause: str, detail: str, status: HTTPStatus = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
+    ) -> None:
         super().__init__(detail)
         self.cause = cause
         self.detail = detail
+        self.status = status
 
 
 class HeadReader:
@@ -89,6 +93,7 @@ class HeadReader:
             return None
         lines = self._held[:size].split(b"\n")
         self._check_lines(len(lines) - 2, max(map(len, lines)))
+        _check_framing(lines)
         return self._give(size)
 
     def _check_lines(self, lines: int, longest: int) -> None:
@@ -102,6 +107,17 @@ class HeadReader:
         self._held = bytearray()
         self._lines = 0
         return whole[:size], whole[size:]
+
+
+def _check_framing(lines: Sequence[bytes | bytearray]) -> None:
+    """What says in two ways where its body ends may mean two requests to a proxy and one to us, or the other
+    way round: then somebody's request is answered with another's (RFC 9112, sections 6.1 and 11.2)."""
+    names = {bytes(line.partition(b":")[0]).lower() for line in lines[1:]}
+    if b"transfer-encoding" not in names:
+        return
+    if b"content-length" in names or not lines[0].rstrip().endswith(b"HTTP/1.1"):
+        detail = "Transfer-Encoding may come with HTTP/1.1 only, and not with Content-Length"
+        raise HeadRefused("framing", detail, HTTPStatus.BAD_REQUEST)
 
 
 class Networks:

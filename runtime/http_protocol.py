@@ -118,7 +118,7 @@ class BoundedProtocol(H11Protocol):
         try:
             taken = self._head.take(data)
         except HeadRefused as refused:
-            self._refuse(refused.cause, HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, refused.detail)
+            self._refuse(refused.cause, refused.status, refused.detail)
             return b""
         if taken is None:
             return b""

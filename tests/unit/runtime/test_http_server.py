@@ -95,6 +95,27 @@ async def test_a_large_head_gets_431(head: bytes, cause: str) -> None:
     assert cut(cause) == before + 1
 
 
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\ntransfer-encoding:chunked\r\nCONTENT-LENGTH:3\r\n\r\n",
+        b"POST / HTTP/1.1\nHost: x\nTRANSFER-ENCODING: chunked\nA: b\nContent-Length: 3\n\n",
+        b"POST / HTTP/1.0\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n",
+    ],
+)
+async def test_what_says_in_two_ways_where_it_ends_gets_400_and_nothing_behind_it_is_read(
+    head: bytes,
+) -> None:
+    before = cut("framing")
+    async with serving() as port:
+        heard = await said(port, head + b"0\r\n\r\nGET /behind HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert heard.startswith(b"HTTP/1.1 400 ")
+    assert b"application/problem+json" in heard
+    assert heard.count(b"content-length:") == 1
+    assert cut("framing") == before + 1
+
+
 async def test_a_head_that_does_not_end_gets_408_also_when_it_drips() -> None:
     before = cut("head_timeout")
     async with serving() as port:
