@@ -52,6 +52,12 @@ class Broker:
             assert time.monotonic() < deadline, "the second cluster is not known"
             time.sleep(0.1)
 
+    @property
+    def pid(self) -> int:
+        """Of the process that was started last."""
+        assert self._process is not None
+        return self._process.pid
+
     def is_known(self) -> bool:
         """Whether it serves, and the control plane hears from it."""
         try:

@@ -1,6 +1,7 @@
 """What happens to an instance, or to its target, while it moves."""
 
 import os
+import resource
 import time
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,39 @@ def test_a_target_that_dies_costs_its_clients_nothing(stack: Stack, second: Brok
     time.sleep(1)
     producing.stop()
     assert sum(map(len, stored(instance["bootstrap_servers"], "plain").values())) == RECORDS
+    more = stored(instance["bootstrap_servers"], "more")
+    for partition, acked in producing.acked.items():
+        assert more[partition] == acked
+
+
+@pytest.mark.parametrize("ends", ["cancelled", "switched"])
+def test_a_target_whose_disk_is_full(stack: Stack, second: Broker, second_dir: Path, ends: str) -> None:
+    """It says so, costs its clients nothing, and goes on when there is room; a cancelled one leaves nothing.
+    The disk is made to refuse by the process's file size limit."""
+    instance = filled(stack, f"full-{ends}")
+    of_move = f"instances/{instance['id']}/move"
+    make_topics(instance["bootstrap_servers"], "more")
+    producing = Producing(instance["bootstrap_servers"], "more").start()
+    resource.prlimit(second.pid, resource.RLIMIT_FSIZE, (5_000_000, resource.RLIM_INFINITY))
+    try:
+        until_copying(stack, instance["id"])
+        time.sleep(8)
+        move = stack.api("GET", of_move)
+        assert move["phase"] == "copying" and move["tries"] == 0, move
+        assert "KAFKA_STORAGE_ERROR" in move["reason"], move
+        if ends == "cancelled":
+            stack.api("DELETE", of_move)
+            until(stack, instance["id"], "cancelled")
+            until_nothing_is_left(second_dir, instance["id"])
+    finally:
+        unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+        resource.prlimit(second.pid, resource.RLIMIT_FSIZE, unlimited)
+    assert producing.longest_gap_s < 2, "who writes meanwhile does not notice"
+    until(stack, instance["id"], ends)
+    time.sleep(1)
+    producing.stop()
+    plain = stored(instance["bootstrap_servers"], "plain")
+    assert sorted(number for each in plain.values() for _, number in each) == list(range(RECORDS))
     more = stored(instance["bootstrap_servers"], "more")
     for partition, acked in producing.acked.items():
         assert more[partition] == acked
