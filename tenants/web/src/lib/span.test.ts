@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { boundsOf, fixed, HOUR, lastOf, paramsOf, rangeOf, spanOf, withRange } from './span';
+import { boundsOf, fixed, HOUR, lastOf, lastsOf, paramsOf, rangeOf, spanOf, withRange } from './span';
 
 const NOW = Date.parse('2026-11-24T12:00:00Z');
 
@@ -21,6 +21,17 @@ describe('the span of charts', () => {
   it('is a minute at least', () => {
     expect(fixed(NOW, NOW + 10_000)).toEqual({ fromMs: NOW - 25_000, toMs: NOW + 35_000 });
     expect(fixed(NOW, NOW)).toBeNull();
+  });
+
+  it('is longer where more is told of', () => {
+    const day = 86_400_000;
+    const names = (days: number): string[] => lastsOf(days * day).map(([name]) => name);
+    expect(names(31).at(-1)).toBe('30d');
+    expect(names(366).slice(-2)).toEqual(['90d', '1y']);
+    expect(rangeOf(new URLSearchParams('range=90d'))).toEqual({ last: '90d', ms: 90 * day });
+    expect(fixed(NOW - 90 * day, NOW)).not.toBeNull();
+    expect(fixed(NOW - 90 * day, NOW, 31 * day)).toBeNull();
+    expect(fixed(NOW - 367 * day, NOW)).toBeNull();
   });
 
   it('keeps what else the URL says', () => {

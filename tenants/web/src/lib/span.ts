@@ -14,11 +14,20 @@ export const LASTS: [string, number, string][] = [
   ['7d', 7 * DAY, m.last_7_d()],
   ['30d', 30 * DAY, m.last_30_d()],
 ];
+/** Where a Prometheus tells of longer times. */
+export const LONGER: [string, number, string][] = [
+  ['90d', 90 * DAY, m.last_90_d()],
+  ['1y', 365 * DAY, m.last_1_y()],
+];
 export const SPAN_MS_MIN = 60_000;
+/** What is recorded. */
 export const SPAN_MS_MAX = 31 * DAY;
+/** What any deployment tells of at once. */
+const SPAN_MS_LONGEST = 366 * DAY;
 
+export const lastsOf = (longestMs: number): typeof LASTS => [...LASTS, ...LONGER.filter(([, ms]) => ms <= longestMs)];
 export const lastOf = (name: string): Range | null => {
-  const found = LASTS.find(([one]) => one === name);
+  const found = [...LASTS, ...LONGER].find(([one]) => one === name);
   return found ? { last: found[0], ms: found[1] } : null;
 };
 export const HOUR: Range = { last: '1h', ms: 60 * MINUTE };
@@ -34,9 +43,9 @@ export function rangeOf(said: URLSearchParams, fallback: Range = HOUR): Range {
   return fixed(fromMs!, toMs!) ?? fallback;
 }
 
-/** A span that charts can show: at least a minute, at most what is kept. */
-export function fixed(fromMs: number, toMs: number): Range | null {
-  if (!(fromMs >= 0) || toMs <= fromMs || toMs - fromMs > SPAN_MS_MAX) return null;
+/** A span that charts can show: at least a minute, at most what is told of at once. */
+export function fixed(fromMs: number, toMs: number, longestMs = SPAN_MS_LONGEST): Range | null {
+  if (!(fromMs >= 0) || toMs <= fromMs || toMs - fromMs > longestMs) return null;
   const missing = Math.max(0, SPAN_MS_MIN - (toMs - fromMs)) / 2;
   return { fromMs: Math.round(fromMs - missing), toMs: Math.round(toMs + missing) };
 }
