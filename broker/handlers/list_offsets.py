@@ -4,7 +4,8 @@ Behaviour: timestamp -2 earliest, -1 latest (the high watermark, or the last sta
 read_committed), else the first committed record at or after the timestamp (KAFKA-5522). While a new leader's
 high watermark has not come to where it began, the latest offset would seem to go back: OFFSET_NOT_AVAILABLE
 (KIP-207; LEADER_NOT_AVAILABLE to those who do not know it). Where a time takes long to find it is looked for
-elsewhere (`broker.scanning`). A partition that is named twice is refused, as Kafka does.
+elsewhere (`broker.scanning`). To an operator who asks as a replica (Kafka: -2, for debugging) the latest
+offset is the end of the log, committed or not. A partition that is named twice is refused, as Kafka does.
 Timestamps that ask for a kind of offset: -3 the first record with the largest timestamp (KIP-734), -4 where
 the local log begins, -5 and -6 what is or waits to be in tiered storage, of which there is none; from the
 version on that knows them, before UNSUPPORTED_VERSION.
@@ -43,6 +44,7 @@ _LATEST_TIERED: Final = -5
 _EARLIEST_NOT_TIERED: Final = -6
 _KNOWN_FROM: Final = {_LARGEST_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9, _EARLIEST_NOT_TIERED: 11}
 _READ_COMMITTED: Final = 1
+_CONSUMER: Final = -1
 _OFFSET_NOT_AVAILABLE_FROM: Final = 5
 _PARTITIONS_PER_TURN: Final = 200
 """Of one request, before others get their turn: a few milliseconds."""
@@ -63,13 +65,14 @@ def handle(call: Call, deps: _Deps) -> None:
 class _Request:
     """One ListOffsets request in progress."""
 
-    __slots__ = ("_answers", "_call", "_deps", "_read_committed", "_repeated", "_shape")
+    __slots__ = ("_answers", "_call", "_deps", "_read_committed", "_repeated", "_shape", "_to_the_end")
 
     def __init__(self, deps: _Deps, call: Call) -> None:
         self._deps = deps
         self._call = call
         self._shape: ResponseShape = response_shape(ApiKey.LIST_OFFSETS, call.api_version)
         self._read_committed = getattr(call.request, "isolation_level", 0) == _READ_COMMITTED
+        self._to_the_end = call.request.replica_id != _CONSUMER and call.may_operate
         self._repeated = _repeated(call.request.topics)
         self._answers: list[list[Entity]] = []
 
@@ -109,6 +112,8 @@ class _Request:
             partition = self._deps.replicas.leader(
                 topic, asked.partition_index, getattr(asked, "current_leader_epoch", -1)
             )
+            if self._to_the_end and asked.timestamp == _LATEST:
+                return self._answer(asked, -1, partition.log.log_end_offset, partition.leader_epoch)
             found = _look_up(partition, asked.timestamp, self._read_committed)
         except LogError as error:
             return self._answer(asked, error_code=error.error_code)

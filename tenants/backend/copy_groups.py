@@ -141,7 +141,7 @@ class Standing(NamedTuple):
 
 
 async def transactions(links: Links) -> list[Standing]:
-    """Those of an instance. Raises: Unavailable, also while one is just ending."""
+    """Those of an instance, in order. Raises: Unavailable, also while one is just ending."""
     found = []
     for node_id in links.cluster.addresses:
         listed = await links.call(node_id, ListTransactionsRequest())
@@ -154,7 +154,7 @@ async def transactions(links: Links) -> list[Standing]:
         ]
         if names:
             found += await _described(links, node_id, names)
-    return found
+    return sorted(found)
 
 
 async def _described(links: Links, node_id: int, names: list[TransactionalId]) -> list[Standing]:
@@ -168,7 +168,7 @@ async def _described(links: Links, node_id: int, names: list[TransactionalId]) -
 
 
 def _standing(instance_id: str, one: TransactionState) -> Standing:
-    names = [(topic.topic, int(index)) for topic in one.topics for index in topic.partitions]
+    names = sorted((topic.topic, int(index)) for topic in one.topics for index in topic.partitions)
     return Standing(
         tenant_name(instance_id, one.transactional_id) or "",
         int(one.producer_id),

@@ -49,6 +49,8 @@ _SET: Final = i8(0)
 _DELETE: Final = i8(1)
 EARLIEST: Final = i64(-2)
 LATEST: Final = i64(-1)
+_CONSUMER: Final = BrokerId(-1)
+_DEBUGGING: Final = BrokerId(-2)
 _ALL_RECORDS: Final = i64(-1)
 _TOPIC_CONFIG_SOURCE: Final = 1
 _FIELD_OF: Final = {
@@ -137,9 +139,12 @@ async def offsets(
     timestamp: i64 = LATEST,
     *,
     read_committed: bool = False,
+    with_uncommitted: bool = False,
 ) -> dict[TopicPartition, int]:
     """Log start (earliest), high watermark (latest), or what is its place to who reads what is committed, of
-    partitions whose leader answers."""
+    partitions whose leader answers. `with_uncommitted`: latest is the end of the leader's log, beyond what
+    followers have."""
+    replica_id = _DEBUGGING if with_uncommitted else _CONSUMER
     by_leader: dict[int, list[TopicPartition]] = {}
     for key, leader in leaders.items():
         if leader in cluster.addresses:
@@ -147,7 +152,8 @@ async def offsets(
 
     async def ask(leader: int, keys: list[TopicPartition]) -> dict[TopicPartition, int]:
         try:
-            answer = await cluster.ask(_list_offsets(instance_id, keys, timestamp, read_committed), leader)
+            request = _list_offsets(instance_id, keys, timestamp, read_committed, replica_id)
+            answer = await cluster.ask(request, leader)
         except Unavailable:
             return {}
         return {
@@ -162,13 +168,17 @@ async def offsets(
 
 
 def _list_offsets(
-    instance_id: str, keys: list[TopicPartition], timestamp: i64, read_committed: bool
+    instance_id: str,
+    keys: list[TopicPartition],
+    timestamp: i64,
+    read_committed: bool,
+    replica_id: BrokerId,
 ) -> ListOffsetsRequest:
     partitions: dict[str, list[int]] = {}
     for name, partition in keys:
         partitions.setdefault(name, []).append(partition)
     return ListOffsetsRequest(
-        replica_id=BrokerId(-1),
+        replica_id=replica_id,
         isolation_level=i8(read_committed),
         topics=tuple(
             ListOffsetsTopic(
