@@ -66,8 +66,14 @@ class Shop:
         return sum(int(each["produce"]["used_total"]) for each in self.quota()["brokers"])
 
     def quota(self) -> dict[str, Any]:
-        """The master's view of the instance."""
-        view: dict[str, Any] = self.stack.api("GET", f"instances/{self.instance_id}/quota")
+        """The master's view of the instance, once it answers: while one takes over it is 503."""
+        url = f"{self.stack.console_url}/v1/instances/{self.instance_id}/quota"
+        headers = {"Authorization": f"Bearer {self.stack.api_key}"}
+        deadline = time.monotonic() + 20
+        while (answer := httpx.get(url, headers=headers, trust_env=False)).status_code == 503:
+            assert time.monotonic() < deadline, answer.text
+            time.sleep(0.2)
+        view: dict[str, Any] = answer.raise_for_status().json()
         return view
 
     def told(self, within_s: float = 60.0) -> list[UsageRecord]:
