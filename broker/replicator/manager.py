@@ -124,13 +124,12 @@ class ReplicaManager:
         return LeaderAndIsrResponse(partition_errors=tuple(errors))
 
     def _begin_logs(self, states: Sequence[LeaderAndIsrPartitionState]) -> CreationJob | None:
-        """Of partitions that are not here yet. One that others have to make way for is made in its turn."""
+        """One that others have to make way for is made in its turn."""
         return self._logs.begin_creation(
             {
                 (state.topic, state.partition): state.topic_id
                 for state in states
                 if self._replicas.broker_id in state.replicas
-                and self._logs.get(state.topic, state.partition) is None
             }
         )
 

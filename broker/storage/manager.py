@@ -221,13 +221,16 @@ class LogManager:
     # Creating and deleting
 
     def begin_creation(self, topic_ids: Mapping[Key, uuid.UUID]) -> CreationJob | None:
-        """Of partitions that `create` is about to be asked for; None where there is nothing to be made."""
+        """Of partitions that may not be here yet, before `create` is asked for those; None: there is nothing
+        to be made."""
         in_use = [log.directory.parent for log in self.logs.values()] if len(self._directories) > 1 else []
         wanted: dict[Key, NewPartition] = {}
         for key, topic_id in topic_ids.items():
-            directory = self._directories.emptiest(in_use)
-            if directory is None or key in self.logs or key in self.offline:
+            if key in self.logs or key in self.offline:
                 continue
+            directory = self._directories.emptiest(in_use)
+            if directory is None:
+                break
             wanted[key] = NewPartition(directory, directory.partition_path(*key), topic_id)
             in_use.append(directory.path)
         return CreationJob(wanted) if wanted else None

@@ -32,8 +32,8 @@ from wire.compression import PayloadUnreadable, compress
 _TRIES: Final = 40
 _RETRY_S: Final = 0.25
 _PRODUCE_TIMEOUT_MS: Final = 10_000
-_AT_A_TIME_MS: Final = 5_000
-"""So long offsets without records are made up before somebody is told, and may cancel."""
+AT_A_TIME_MS: Final = 5_000
+"""So long offsets without records are made up, or producer ids set aside, before somebody is told."""
 PADDED_MAX: Final = 20_000_000_000
 """Offsets below the first of a log: about an hour, at 0.9 bytes each until they are deleted."""
 _PADDING_MAX: Final = 100_000
@@ -203,7 +203,7 @@ class ApacheTarget:
             return end
         if offset - end > PADDED_MAX:
             raise CannotMove(f"'{name}' {index} begins at offset {offset}: {PADDED_MAX:,} is the most")
-        until_ms = monotonic_ms() + _AT_A_TIME_MS
+        until_ms = monotonic_ms() + AT_A_TIME_MS
         size = _PADDING_MAX
         while end < offset and monotonic_ms() < until_ms:
             size = min(size, offset - end)
@@ -221,7 +221,7 @@ class ApacheTarget:
         return end
 
     async def put(self, layout: Layout, key: TopicPartition, position: int, stored: Stored) -> int:
-        until_ms = monotonic_ms() + _AT_A_TIME_MS
+        until_ms = monotonic_ms() + AT_A_TIME_MS
         for step in self._steps(key, stored):
             if step.end <= position:
                 continue  # of a batch that was put in part

@@ -12,14 +12,12 @@ from kio.schema.init_producer_id.v4.request import InitProducerIdRequest
 
 from runtime.clock import monotonic_ms
 from tenants.backend.copy_links import Links
-from tenants.backend.copy_targets import CannotMove
+from tenants.backend.copy_targets import AT_A_TIME_MS, CannotMove
 from tenants.rules.errors import Unavailable
 from wire.codec import duration
 
 DRAWN_MAX: Final = 50_000
 """Ids that are thrown away for one move, at each broker: about a minute."""
-_AT_A_TIME_MS: Final = 5_000
-"""Then the move is told how far it is."""
 _AGAIN: Final = (ErrorCode.coordinator_load_in_progress, ErrorCode.coordinator_not_available)
 
 
@@ -32,7 +30,7 @@ async def burn_producer_ids(links: Links, up_to: int) -> int:
 
 async def _burn(links: Links, node_id: int, up_to: int) -> None:
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout=duration(60_000))
-    until_ms, drawn = monotonic_ms() + _AT_A_TIME_MS, -1
+    until_ms, drawn = monotonic_ms() + AT_A_TIME_MS, -1
     while monotonic_ms() < until_ms:
         answer = await links.call(node_id, request)
         if answer.error_code in _AGAIN:
