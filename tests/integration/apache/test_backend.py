@@ -1,5 +1,6 @@
 """The whole product over an Apache Kafka: what tenants do, what neighbours see, and what its death costs."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -20,6 +21,7 @@ from ctl.stack.layout import free_port
 from tests.integration import lag_truth
 from tests.integration.broker.raw import RawClient, request
 from tests.integration.stack import ROOT, Stack
+from tests.scenarios.captured import captured
 from tests.vports import Vports
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
@@ -323,22 +325,39 @@ def test_a_broker_that_dies_loses_nothing_acknowledged(
             producer.poll(0.005)
         assert producer.flush(90) == 0
 
-    producing = threading.Thread(target=produce)
-    producing.start()
-    try:
-        until(lambda: len(acknowledged) > 100, "nothing is acknowledged")
-        os.kill(broker.pid, number)
-        broker.until_ended()
-        at_death = len(acknowledged)
-        trouble = f"broker {leader} is not there"
-        until(lambda: stack.api("GET", "brokers")["clusters"][0]["trouble"] == trouble, "nobody tells")
-        until(lambda: len(acknowledged) > at_death + 300, "producing does not go on")
-    finally:
-        broker.start()
-        broker.until_serving()
-        ended.set()
-        producing.join(120)
-    until(lambda: stack.api("GET", "brokers")["clusters"][0]["trouble"] is None, "it is not back")
+    def consume_and_ask() -> None:
+        consumer = Consumer({"bootstrap.servers": instance["bootstrap_servers"], "group.id": "g"})
+        consumer.subscribe(["t"])
+        while not ended.is_set():
+            consumer.consume(1000, 0.2)
+            with contextlib.suppress(KafkaException):  # while nobody leads
+                consumer.list_topics(timeout=10)
+                consumer.committed([TopicPartition("t", 0)], timeout=10)
+        consumer.close()
+
+    bootstrap = {int(instance["bootstrap_servers"].rpartition(":")[2])}
+    vports = {one.port for one in admin.list_topics(timeout=30).brokers.values()} | bootstrap
+    busy = [threading.Thread(target=each) for each in (produce, consume_and_ask)]
+    with captured(vports) as sent:
+        for each in busy:
+            each.start()
+        try:
+            until(lambda: len(acknowledged) > 100, "nothing is acknowledged")
+            os.kill(broker.pid, number)
+            broker.until_ended()
+            at_death = len(acknowledged)
+            trouble = f"broker {leader} is not there"
+            until(lambda: stack.api("GET", "brokers")["clusters"][0]["trouble"] == trouble, "nobody tells")
+            until(lambda: len(acknowledged) > at_death + 300, "producing does not go on")
+        finally:
+            broker.start()
+            broker.until_serving()
+            ended.set()
+            for each in busy:
+                each.join(120)
+        until(lambda: stack.api("GET", "brokers")["clusters"][0]["trouble"] is None, "it is not back")
+    assert sent.told(vports) == vports - bootstrap, "addresses are found where they are"
+    assert not sent.told({one.port for one in kafka}), "a client was told an address of the cluster"
     reader = Consumer({"bootstrap.servers": instance["bootstrap_servers"], "group.id": "g"})
     reader.assign([TopicPartition("t", partition, 0) for partition in range(3)])
     found: list[bytes] = []
