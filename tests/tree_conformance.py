@@ -8,7 +8,7 @@ import pytest
 from contracts.tree import Check, Conflict, Create, Delete, SetData, Tree, TreeConflict
 
 
-async def eventually(condition: Callable[[], bool], within_s: float = 10.0) -> None:
+async def eventually(condition: Callable[[], bool], within_s: float = 30.0) -> None:
     """Until something holds."""
     deadline = asyncio.get_running_loop().time() + within_s
     while not condition():

@@ -5,7 +5,7 @@ import struct
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -20,6 +20,8 @@ from wire.codec import decode_response, framed_request
 
 CLUSTER_ID = "c1"
 A, B = "iaaaaaaaaaaa", "ibbbbbbbbbbb"
+PATIENCE_S: Final = 30.0
+"""For what comes at once, on a machine that has much else to do."""
 
 
 def free_ports(count: int) -> list[int]:
@@ -138,7 +140,7 @@ class FrameClient:
         self.writer.write(framed_request(request, self.correlation_id, client_id))
         return self.correlation_id
 
-    async def frame(self, timeout_s: float = 5.0) -> bytes:
+    async def frame(self, timeout_s: float = PATIENCE_S) -> bytes:
         """The next frame, without length prefix."""
         async with asyncio.timeout(timeout_s):
             (size,) = struct.unpack(">i", await self.reader.readexactly(4))
@@ -151,7 +153,7 @@ class FrameClient:
         assert answered == sent
         return response
 
-    async def ended(self, timeout_s: float = 5.0) -> bool:
+    async def ended(self, timeout_s: float = PATIENCE_S) -> bool:
         """Whether the gateway closes the connection within the time."""
         try:
             async with asyncio.timeout(timeout_s):
@@ -168,7 +170,7 @@ class FrameClient:
         self.writer.close()
 
 
-async def until(holds: Callable[[], bool], timeout_s: float = 5.0) -> None:
+async def until(holds: Callable[[], bool], timeout_s: float = PATIENCE_S) -> None:
     """Wait for a condition. Raises: TimeoutError."""
     async with asyncio.timeout(timeout_s):
         while not holds():

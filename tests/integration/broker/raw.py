@@ -15,7 +15,7 @@ from wire.codec import decode_response, duration, encode, framed_request, reques
 class RawClient:
     """One connection; frames can be sent and received apart."""
 
-    def __init__(self, port: int, timeout_s: float = 10.0) -> None:
+    def __init__(self, port: int, timeout_s: float = 30.0) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=timeout_s)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._correlation_id = 0
@@ -68,7 +68,7 @@ class RawClient:
             out += piece
         return bytes(out)
 
-    def is_closed(self, within_s: float = 5.0) -> bool:
+    def is_closed(self, within_s: float = 30.0) -> bool:
         """Whether the broker closes the connection in time, and sends nothing before."""
         self.socket.settimeout(within_s)
         try:

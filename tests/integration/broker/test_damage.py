@@ -53,7 +53,7 @@ def _delete_before(client: RawClient, topic: str, offset: int) -> None:
     assert answer.topics[0].partitions[0].error_code.value == 0
 
 
-def _eventually(holds: Any, within_s: float = 20.0) -> None:
+def _eventually(holds: Any, within_s: float = 60.0) -> None:
     deadline = time.monotonic() + within_s
     while not holds():
         assert time.monotonic() < deadline, "it did not come to hold"

@@ -71,7 +71,7 @@ def test_a_long_poll_waits_for_min_bytes_over_partitions(broker: BrokerProcess, 
         except TimeoutError:
             early = b""
         assert early == b"", "one batch is less than min_bytes"
-        consumer.socket.settimeout(5)
+        consumer.socket.settimeout(30)
         produce(raw, "poll.min", records, partition=1)
         answer = consumer.receive()
     assert [len(each.records) for each in answer.responses[0].partitions] == [len(records)] * 2

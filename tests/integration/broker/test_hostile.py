@@ -47,7 +47,7 @@ def test_random_bytes_behind_every_header(broker: BrokerProcess) -> None:
             with RawClient(broker.port) as client:
                 client.send_frame(api_key, version, draw.randbytes(draw.randrange(0, 60)))
                 client.socket.shutdown(socket.SHUT_WR)
-                client.socket.settimeout(5)
+                client.socket.settimeout(30)
                 while client.socket.recv(65536):
                     pass
     _serves(broker)

@@ -259,7 +259,7 @@ async def test_silence_and_slowness_end_with_their_causes(broker: FakeBroker) ->
 
         slow = ((slow_head, head(ApiKey.METADATA, 1)), (slow_frame, bytes(30)))
         drips = [asyncio.create_task(drip(client, data)) for client, data in slow]
-        assert await silent.ended(3) and await slow_head.ended(3) and await slow_frame.ended(3)
+        assert await silent.ended(5) and await slow_head.ended(5) and await slow_frame.ended(5)
         await patient.call(metadata())
         for task in drips:
             task.cancel()

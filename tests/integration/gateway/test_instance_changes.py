@@ -67,7 +67,7 @@ async def test_whitelist_change_cuts_only_who_is_no_longer_allowed(gateway: Runn
     (cut, *_) = (c for c in gateway.gateway.worker.served[A].connections if c.peer.endswith(_port(goes)))
     cut.address = "127.0.0.2"  # as if it had come from another address of loopback
     gateway.change(A, allow_all=False, whitelist=("127.0.0.1/32",), revision=2)
-    assert await goes.ended(10.0)
+    assert await goes.ended()
     assert await serves(stays) and await serves(other)
     assert gateway.closed(A) == {"whitelist_changed": 1}
 
@@ -90,7 +90,7 @@ async def test_suspension_cuts_keeps_the_port_and_ends(gateway: RunningGateway) 
     mine, other = await gateway.client(A), await gateway.client(B)
     assert await serves(mine) and await serves(other)
     gateway.change(A, state=InstanceState.SUSPENDED)
-    assert await mine.ended(1.0) and await is_reset(gateway.port(A))
+    assert await mine.ended() and await is_reset(gateway.port(A))
     assert await serves(other)
     gateway.change(A, state=InstanceState.ACTIVE)
     assert await serves(await gateway.client(A))
@@ -103,7 +103,7 @@ async def test_deletion_removes_ports_and_connections(gateway: RunningGateway) -
     served = gateway.gateway.worker.served[A]
     port = gateway.port(A)
     gateway.change(A, state=InstanceState.DELETED)
-    assert await mine.ended(1.0) and await half_open.ended(1.0)
+    assert await mine.ended() and await half_open.ended()
     assert served.phase is Phase.STOPPED and A not in gateway.gateway.worker.served
     with pytest.raises(ConnectionRefusedError):
         await FrameClient.connect(port)

@@ -97,7 +97,7 @@ async def test_the_elected_one_is_killed_in_the_middle_of_traffic(
     masters: list[MasterProcess], address: WatchedAddress, points: list[LivePoint]
 ) -> None:
     first = await elected(address, masters)
-    await until(lambda: points[0].applied > 0.9 * T, 10)
+    await until(lambda: points[0].applied > 0.9 * T, 60)
     assert 0.8 * T < await measure(points, 2) < most(2)
     granted = max(point.epochs[-1] for point in points)
     first.kill()
@@ -105,7 +105,7 @@ async def test_the_elected_one_is_killed_in_the_middle_of_traffic(
     assert max(during) < most(1), "leases of the dead master bound what flows"
     await elected(address, masters, other_than=first)
     assert points[0].applied > 0.7 * T, "the new master starts from what is applied, not from equal shares"
-    await until(lambda: points[0].epochs[-1] > granted, 5)
+    await until(lambda: points[0].epochs[-1] > granted, 60)
     assert 0.8 * T < await measure(points, 2) < most(2)
 
 
@@ -114,7 +114,7 @@ async def test_all_masters_are_killed_and_one_comes_back(
     masters: list[MasterProcess], address: WatchedAddress, points: list[LivePoint]
 ) -> None:
     first = await elected(address, masters)
-    await until(lambda: points[0].applied > 0.9 * T, 10)
+    await until(lambda: points[0].applied > 0.9 * T, 60)
     assert 0.8 * T < await measure(points, 2) < most(2)
     for master in masters:
         master.kill()
@@ -123,7 +123,7 @@ async def test_all_masters_are_killed_and_one_comes_back(
     assert max(without) < most(1)
     assert [point.applied for point in points] == [T // 3] * 3, "leases are over: each on its share"
     first.start()
-    await until(lambda: points[0].applied > 0.9 * T, 20)
+    await until(lambda: points[0].applied > 0.9 * T, 60)
     assert points[0].epochs[-1] > granted, "leases with older epochs would have been ignored"
 
 
@@ -133,11 +133,11 @@ async def test_a_paused_master_gives_nothing_when_it_wakes_up(
 ) -> None:
     first = await elected(address, masters)
     await until(
-        lambda: bool(points[0].epochs) and points[0].applied > 0.9 * T, 10
+        lambda: bool(points[0].epochs) and points[0].applied > 0.9 * T, 60
     )  # by a lease, not by the spec
     first.send(signal.SIGSTOP)
     second = await elected(address, masters, other_than=first)
-    await until(lambda: points[0].epochs[-1] > 2**33, 5)
+    await until(lambda: points[0].epochs[-1] > 2**33, 60)
     first.send(signal.SIGCONT)
     assert 0.8 * T < await measure(points, 2) < most(2)
     assert address.url == second.url
@@ -186,7 +186,7 @@ async def test_an_office_taken_away_is_taken_again(
 ) -> None:
     await elected(address, masters)
     await tree.commit([Delete(MASTER_PATH)])
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while await tree.get(MASTER_PATH) is None:
             await asyncio.sleep(0.02)
     await elected(address, masters)

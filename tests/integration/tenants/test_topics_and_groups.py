@@ -30,7 +30,7 @@ def instance(stack: Stack) -> Iterator[dict[str, Any]]:
     stack.api("DELETE", f"instances/{made['id']}")
 
 
-def _eventually(what: Callable[[], Any], within_s: float = 15.0) -> Any:
+def _eventually(what: Callable[[], Any], within_s: float = 60.0) -> Any:
     deadline = time.monotonic() + within_s
     while True:
         found = what()

@@ -141,7 +141,7 @@ class Disk:
 
 async def until(is_so: Callable[[], bool]) -> None:
     """Wait a moment for something."""
-    for _ in range(500):
+    for _ in range(6_000):
         if is_so():
             return
         await asyncio.sleep(0.005)

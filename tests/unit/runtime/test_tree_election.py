@@ -150,5 +150,5 @@ async def test_one_that_looks_again_ends_when_it_is_told_to(ticks: int) -> None:
     candidate.election.stand()
     for _ in range(ticks):
         await asyncio.sleep(0)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await candidate.election.aclose()

@@ -46,7 +46,7 @@ async def _following(
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def _until(condition: Callable[[], object], within_s: float = 5.0) -> None:
+async def _until(condition: Callable[[], object], within_s: float = 30.0) -> None:
     deadline_ms = monotonic_ms() + within_s * 1000
     while not condition():
         assert monotonic_ms() < deadline_ms, "did not happen"
