@@ -1,9 +1,10 @@
 """Reads what clients push: OTLP metrics, in any of Kafka's codecs. Hostile bytes within bounds.
 
-Protobuf takes 10 ms for a megabyte of the worst there is, and a Python step 1 us for an entry: so both
+Protobuf takes 25 ms for a megabyte of the worst there is, and a Python step 1 us for an entry: so both
 are bounded. Labels are not kept: of a metric there is one number.
 """
 
+import contextlib
 import math
 import re
 from collections.abc import Collection, Iterator
@@ -17,9 +18,9 @@ from gateway.rules.client_metrics import PUSHED_BYTES_MAX, PushTooLarge, PushUnr
 from wire.compression import PayloadTooLarge, PayloadUnreadable, decompress
 
 T = TypeVar("T")
-ENTRIES_MAX: Final = 10_000
-"""Resources, scopes, metrics, points and attributes of one push that are looked at: TELEMETRY_TOO_LARGE
-beyond."""
+ENTRIES_MAX: Final = 4_000
+"""Resources, scopes, metrics, points and attributes of one push that are looked at. Of one that has more,
+what comes first is taken, without the metric in which they end."""
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]+\Z")
 _TOLD: Final = ("group_id", "transactional_id")
 
@@ -33,7 +34,14 @@ def read_metrics(payload: bytes, codec: int, asked: tuple[str, ...]) -> Read:
         raise PushTooLarge from fault
     except (PayloadUnreadable, DecodeError) as fault:
         raise PushUnreadable from fault
-    return _Reader(asked).read(data)
+    reader = _Reader(asked)
+    with contextlib.suppress(_Enough):
+        reader.read(data)
+    return Read(len(plain), reader.values, reader.told)
+
+
+class _Enough(Exception):  # noqa: N818 - states what is so
+    """`ENTRIES_MAX` were looked at."""
 
 
 class _Reader:
@@ -44,25 +52,25 @@ class _Reader:
         self._left = ENTRIES_MAX
         self._labels: dict[str, int] = {}
         """Of the points that count."""
-        self._values: dict[str, float] = {}
+        self.values: dict[str, float] = {}
+        self.told: dict[str, str] = {}
 
-    def read(self, data: MetricsData) -> Read:
-        """Raises: PushTooLarge."""
-        told: dict[str, str] = {}
+    def read(self, data: MetricsData) -> None:
+        """Raises: _Enough, and what was read stands."""
         for resource in self._counted(data.resource_metrics):
             for attribute in self._counted(resource.resource.attributes):
                 if attribute.key in _TOLD:
-                    told[attribute.key] = attribute.value.string_value[:TEXT_CHARS_MAX]
+                    self.told[attribute.key] = attribute.value.string_value[:TEXT_CHARS_MAX]
             for scope in self._counted(resource.scope_metrics):
                 for metric in self._counted(scope.metrics):
                     self._metric(metric)
-        return Read(self._values, told)
 
     def _counted(self, entries: Collection[T]) -> Iterator[T]:
-        self._left -= len(entries)
-        if self._left < 0:
-            raise PushTooLarge
-        return iter(entries)
+        for entry in entries:
+            if not self._left:
+                raise _Enough
+            self._left -= 1
+            yield entry
 
     def _metric(self, metric: Metric) -> None:
         name = metric.name
@@ -71,20 +79,24 @@ class _Reader:
         kind = metric.WhichOneof("data")
         if kind not in ("gauge", "sum"):
             return
-        if name not in self._values and len(self._values) >= VALUES_MAX:
+        if name not in self.values and len(self.values) >= VALUES_MAX:
             return
-        for point in self._counted((metric.gauge if kind == "gauge" else metric.sum).data_points):
-            which = point.WhichOneof("value")
-            value = float(point.as_int) if which == "as_int" else point.as_double
-            if which is not None and math.isfinite(value):
-                self._take(name, value, len(point.attributes), is_sum=kind == "sum")
+        try:
+            for point in self._counted((metric.gauge if kind == "gauge" else metric.sum).data_points):
+                which = point.WhichOneof("value")
+                value = float(point.as_int) if which == "as_int" else point.as_double
+                if which is not None and math.isfinite(value):
+                    self._take(name, value, len(point.attributes), is_sum=kind == "sum")
+        except _Enough:
+            self.values.pop(name, None)  # a part of a sum would be another number
+            raise
 
     def _take(self, name: str, value: float, labels: int, *, is_sum: bool) -> None:
         """Of points of several kinds, as Java has them for a client and for each of its topics, those with
         the fewest labels count: they hold the others."""
         fewest = self._labels.get(name)
         if fewest is None or labels < fewest:
-            self._labels[name], self._values[name] = labels, value
+            self._labels[name], self.values[name] = labels, value
         elif labels == fewest:
-            before = self._values[name]
-            self._values[name] = before + value if is_sum else max(before, value)
+            before = self.values[name]
+            self.values[name] = before + value if is_sum else max(before, value)

@@ -28,10 +28,16 @@ from contracts.client_metrics import (
     MetricsSubscription,
 )
 from contracts.specs import InstanceSpec
+from traffic.flow import Flow
 from wire.patterns import compiled_pattern
 
-PUSHED_BYTES_MAX: Final = 512 * 1024
+PUSHED_BYTES_MAX: Final = 256 * 1024
 """One push of client metrics, compressed and decompressed: TELEMETRY_TOO_LARGE beyond. Clients are told."""
+READ_BYTES_PER_S: Final = 128 * 1024
+"""Of an instance's pushes, decompressed, that a worker reads: those beyond are taken and dropped. Reading one
+is a step that nobody can interrupt, up to 10 ms long, so neighbours must not meet it again and again. What
+the console asks of a thousand clients comes to less."""
+READ_BURST_MS: Final = 4_000
 CLIENTS_MAX: Final = 1_000
 """Clients of an instance whose pushes a worker remembers; one more and the one that was longest silent is
 forgotten, and may push again early."""
@@ -97,6 +103,8 @@ class PushUnreadable(Exception):  # noqa: N818 - states what is so
 class Read(NamedTuple):
     """What a push holds."""
 
+    size_bytes: int
+    """Decompressed."""
     values: dict[str, float]
     told: dict[str, str]
     """`group_id`, `transactional_id`."""
@@ -123,7 +131,7 @@ class Outcome(StrEnum):
     UNREADABLE = "unreadable"
     INVALID = "invalid"
     DROPPED = "dropped"
-    """Taken, and not reported: too many of the instance's clients pushed at once."""
+    """Taken, and not reported: the instance's clients pushed too many at once, or too much."""
 
 
 _ERRORS: Final = {
@@ -228,6 +236,7 @@ class ClientMetrics:
         self._subscriptions: tuple[MetricsSubscription, ...] = ()
         self._is_on = True
         self._version = 0
+        self._reading = Flow(READ_BURST_MS)
         self.pushes: Counter[Outcome] = Counter()
         """What became of them."""
 
@@ -295,17 +304,24 @@ class ClientMetrics:
         client_instance_id, _, metrics, interval_ms = client.subscribed
         if not metrics:
             return Outcome.TAKEN  # nothing was asked for
-        read = Read({}, {})
+        if client_instance_id not in self._waiting and len(self._waiting) >= REPORTS_MAX:
+            return Outcome.DROPPED
+        self._reading.set_rate(READ_BYTES_PER_S, now_ms)
+        if self._reading.unmute_at_ms(now_ms) > now_ms:
+            return Outcome.DROPPED
+        read = Read(0, {}, {})
+        size_bytes = PUSHED_BYTES_MAX  # of what cannot be read, too
         try:
             if push.metrics:
                 asked = ("",) if ALL in metrics else metrics
                 read = self._read(push.metrics, push.codec, asked)
+            size_bytes = read.size_bytes
         except PushTooLarge:
             return Outcome.TOO_LARGE
         except PushUnreadable:
             return Outcome.UNREADABLE
-        if client_instance_id not in self._waiting and len(self._waiting) >= REPORTS_MAX:
-            return Outcome.DROPPED
+        finally:
+            self._reading.charge(size_bytes, now_ms)
         self._waiting[client_instance_id] = (
             now_ms,
             ClientReport(

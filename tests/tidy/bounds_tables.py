@@ -43,7 +43,7 @@ CONSTANTS: Final[dict[str, tuple[str, ...]]] = {
     "gateway.served": ("COLLECTED_BYTES_MAX", "WAITING_BYTES_SOFT"),
     "gateway.session.replies": ("COLLECTED_BYTES_MAX",),
     "gateway.rules.topic_ids": ("KNOWN_BEYOND", "UNKNOWN_MAX", "ASKED_MAX"),
-    "gateway.rules.client_metrics": ("PUSHED_BYTES_MAX", "CLIENTS_MAX", "REPORTS_MAX"),
+    "gateway.rules.client_metrics": ("PUSHED_BYTES_MAX", "READ_BYTES_PER_S", "CLIENTS_MAX", "REPORTS_MAX"),
     "gateway.otlp": ("ENTRIES_MAX",),
     "gateway.reporter": ("CLIENTS_TOLD_MAX",),
     "gateway.rules.connected": ("TOLD_APART_MAX",),

@@ -32,11 +32,12 @@ from gateway.otlp import ENTRIES_MAX, read_metrics
 from gateway.rules.client_metrics import (
     CLIENTS_MAX,
     PUSHED_BYTES_MAX,
+    READ_BURST_MS,
+    READ_BYTES_PER_S,
     REPORTS_MAX,
     SHOWN,
     SHOWN_EVERY_MS,
     Outcome,
-    PushTooLarge,
     PushUnreadable,
     kafkas_text,
 )
@@ -229,17 +230,31 @@ def test_what_is_not_taken_says_why_and_holds_nothing(changes: dict[str, Any], c
     assert not client.reports()
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"\x0a\x00" * (ENTRIES_MAX + 1),
-        pushed({LATENCY: [point(1.0)] * (ENTRIES_MAX + 1)}),
-    ],
-    ids=["resources", "points"],
-)
-def test_of_very_many_entries_none_is_looked_at(data: bytes) -> None:
-    with pytest.raises(PushTooLarge):
-        read_metrics(data, 0, ("",))
+def test_of_very_many_entries_the_first_are_looked_at_and_no_sum_in_part() -> None:
+    assert read_metrics(b"\x0a\x00" * (ENTRIES_MAX + 1), 0, ("",)).values == {}
+    points = {"first": [point(1.0)], "second": [point(1.0, "topic")] * ENTRIES_MAX, "third": [point(1.0)]}
+    assert read_metrics(pushed({}, points), 0, ("",)).values == {"first": 1.0}
+
+
+def test_what_is_read_of_an_instance_is_bounded_and_a_neighbour_is_read() -> None:
+    """Whatever ids its clients give themselves, and whether or not it can be read."""
+    flooding, neighbour = Telling(), Telling()
+    bombs = (compress(bytes(64 << 20), 1), 1), (b"\xff" * 100, 0), (b"\x0a\x00" * (PUSHED_BYTES_MAX // 2), 0)
+    for number in range(90):
+        metrics, codec = bombs[number % len(bombs)]
+        got = flooding.get(UUID(int=1_000 + number))
+        flooding.push(got, metrics=metrics, compression_type=codec)
+        assert neighbour.push(neighbour.get(UUID(int=2_000 + number)), pushed({LATENCY: [point(1.0)]})) is (
+            ErrorCode.none
+        )
+        neighbour.reports()
+        flooding.passes(100)
+    pushes = flooding.metrics.pushes
+    read = pushes[Outcome.TOO_LARGE] + pushes[Outcome.UNREADABLE] + pushes[Outcome.TAKEN]
+    may_be_read_bytes = (READ_BURST_MS + 90 * 100) * READ_BYTES_PER_S // 1000
+    assert read == may_be_read_bytes // PUSHED_BYTES_MAX + 1, "the last is paid afterwards"
+    assert pushes[Outcome.DROPPED] == 90 - read
+    assert neighbour.metrics.pushes == {Outcome.TAKEN: 90}
 
 
 def test_a_push_is_bounded_in_values_and_takes_plain_names_and_finite_numbers_only() -> None:
