@@ -200,6 +200,8 @@ async def _answer(connection: h11.Connection, reader: asyncio.StreamReader, byte
             read += len(data)
             if status is None and read > ANSWER_BYTES_MAX:
                 raise NoAnswer(f"the head of the answer is larger than {ANSWER_BYTES_MAX} bytes")
+            if read > ANSWER_BYTES_MAX + 2 * bytes_max:  # chunks may be framed by more than they hold
+                raise NoAnswer(f"the answer is larger than {bytes_max} bytes")
             if status is None and not data:
                 raise NoAnswer("the other side closed the connection without an answer")
             connection.receive_data(data)

@@ -12,6 +12,7 @@ import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, TypeVar
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -26,6 +27,8 @@ SCHEMAS_MAX: Final = 300
 """Schemas that one decoding process is sent; with more it begins anew."""
 DEATHS_MAX: Final = 3
 """Processes that the fields of one step may end; what is left of them then is not decoded."""
+PROCESSES_MAX_PER_TENANT: Final = 2
+"""Decoding processes that work for one tenant at once: others find one that does not."""
 IDLE_S: Final = 60.0
 """How long a decoding process waits for more."""
 _SCHEMA_TAKES_TOO_MUCH: Final = "it takes more time or memory than there is for one schema"
@@ -82,10 +85,12 @@ class Decoder:
     def __init__(self) -> None:
         self._seats: dict[str, _Seat] = {}
         self._working = asyncio.Semaphore(PROCESSES_MAX)
+        self._tenants: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._endings: set[asyncio.Task[None]] = set()
 
     async def decode(
         self,
+        tenant: str,
         instance_id: str,
         schemas: Mapping[str, SchemaText],
         fields: Sequence[Field],
@@ -96,7 +101,7 @@ class Decoder:
         A caller that gives up ends the process: what it does is not known.
         """
         assert len(schemas) <= SCHEMAS_MAX, "a registry tells fewer at once"
-        async with self._seat(instance_id) as seat:
+        async with self._seat(tenant, instance_id) as seat:
             told: list[Told] = []
             deaths = 0
             while len(told) < len(fields) and deaths < DEATHS_MAX:
@@ -123,9 +128,9 @@ class Decoder:
                     await self._end(seat)
             return told + [Told(None, _OTHERS_TAKE_TOO_MUCH)] * (len(fields) - len(told))
 
-    async def check(self, instance_id: str, schema: SchemaText) -> str | None:
+    async def check(self, tenant: str, instance_id: str, schema: SchemaText) -> str | None:
         """Why a schema cannot be used; None: it can."""
-        async with self._seat(instance_id) as seat:
+        async with self._seat(tenant, instance_id) as seat:
             await self._send_schemas(instance_id, seat, {"": schema})
             if seat.process is not None:
                 seat.process.schemas.discard("")
@@ -149,14 +154,17 @@ class Decoder:
                 process.schemas.add(key)
             except (asyncio.IncompleteReadError, ConnectionError):
                 _log.info("a decoding process ended at a schema", instance=instance_id)
+                if len(seat.problems) >= SCHEMAS_MAX:
+                    seat.problems.clear()
                 seat.problems[key] = _SCHEMA_TAKES_TOO_MUCH
                 await self._end(seat)
         return None
 
     @asynccontextmanager
-    async def _seat(self, instance_id: str) -> AsyncIterator[_Seat]:
+    async def _seat(self, tenant: str, instance_id: str) -> AsyncIterator[_Seat]:
         seat = self._seats.setdefault(instance_id, _Seat())
-        async with seat.turn, self._working:
+        own = self._tenants.setdefault(tenant, asyncio.Semaphore(PROCESSES_MAX_PER_TENANT))
+        async with seat.turn, own, self._working:
             if seat.timer is not None:
                 seat.timer.cancel()
             seat.works = True

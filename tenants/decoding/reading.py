@@ -21,6 +21,7 @@ from tenants.rules.decoding import (
     schema_guid_of,
     schema_id_of,
 )
+from tenants.rules.model import Instance
 from wire.record_views import RecordView
 
 FIELD_BYTES_MAX: Final = 1024 * 1024
@@ -52,14 +53,14 @@ class Reading:
         self,
         decoder: Decoder,
         schemas: Schemas,
-        instance_id: str,
+        instance: Instance,
         decoding: Decoding,
         registry: Registry | None,
         *,
         is_masked: bool,
     ) -> None:
         self._decoder, self._schemas = decoder, schemas
-        self._instance_id, self._decoding, self._registry = instance_id, decoding, registry
+        self._instance, self._decoding, self._registry = instance, decoding, registry
         self._is_masked = is_masked and decoding.masks
         self._fields = decoding.masked_fields if self._is_masked else ()
         self._asks = Asks()
@@ -153,8 +154,9 @@ class Reading:
             told.append(Told(None, problem) if problem else None)
             if not problem:
                 fields.append(self._field(one))
+        tenant, instance_id = self._instance.tenant, self._instance.id
         found_fields = iter(
-            await self._decoder.decode(self._instance_id, schemas, fields, self._fields) if fields else ()
+            await self._decoder.decode(tenant, instance_id, schemas, fields, self._fields) if fields else ()
         )
         self._kinds |= {key: SchemaKind(one.kind) for key, one in schemas.items()}
         return [next(found_fields) if one is None else one for one in told]

@@ -4,7 +4,9 @@ Its address is the tenant's input: it is called like a webhook (`tenants.tenant_
 never changes, so it is asked for once.
 """
 
+import asyncio
 import base64
+import sys
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -24,14 +26,24 @@ REFERENCES_MAX: Final = 30
 """Schemas that one refers to, over all levels."""
 ASKED_MAX: Final = 20
 """Schemas that one view of messages asks a registry for; records that name more are told so."""
+ASKING_MS_MAX: Final = 3_000
+"""How long one view of messages asks a registry, over all schemas: the rest of its time is for decoding."""
+REFERRED_BYTES_MAX: Final = 2 * 1024 * 1024
+"""Bytes of all that one schema refers to."""
 KEPT_MAX: Final = 200
 """Schemas of registries that are kept of one instance."""
 KEPT_IN_ALL_MAX: Final = 2_000
-"""Schemas of registries that are kept of all."""
-_KEPT_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Schemas of registries that are kept of all instances: who has most loses one first."""
+KEPT_BYTES_MAX: Final = 8 * 1024 * 1024
+"""Bytes of schemas that are kept of one instance."""
+KEPT_IN_ALL_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Bytes of schemas that are kept of all instances: who has most loses one first."""
+REFUSED_MAX: Final = 200
+"""Schemas of one instance that it is remembered of that its registry did not tell them."""
 _REFUSED_FOR_MS: Final = 30_000
 """A registry that did not have a schema, or did not answer, is not asked for it again so soon."""
 _TOO_MANY: Final = f"messages name more than {ASKED_MAX} schemas that were not asked for before"
+_TOO_SLOW: Final = f"the schema registry takes longer than {ASKING_MS_MAX // 1000} s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +61,10 @@ class Registry:
 
 @dataclass(slots=True)
 class Asks:
-    """How often one view has asked a registry."""
+    """How often one view has asked a registry, and how long it may yet."""
 
     count: int = 0
+    left_ms: float = ASKING_MS_MAX
 
 
 class _Reference(msgspec.Struct):
@@ -70,51 +83,100 @@ class _NotHad(Exception):  # noqa: N818 - an outcome
     """The sentence says why."""
 
 
+class _Shelf:
+    """What one instance's registry has told, and what it has not."""
+
+    def __init__(self, revision: int) -> None:
+        self.revision = revision
+        self.kept: OrderedDict[SchemaName, SchemaText] = OrderedDict()
+        self.bytes = 0
+        self.refused: OrderedDict[SchemaName, tuple[str, int]] = OrderedDict()
+        """Why, and until when it is not asked again."""
+
+    def keep(self, name: SchemaName, made: SchemaText) -> None:
+        """In front of the others."""
+        if name not in self.kept:  # another view may have asked meanwhile
+            self.bytes += _size(made)
+            self.kept[name] = made
+        while len(self.kept) > KEPT_MAX or self.bytes > KEPT_BYTES_MAX:
+            self.forget()
+
+    def forget(self) -> None:
+        """What was not used for longest."""
+        self.bytes -= _size(self.kept.popitem(last=False)[1])
+
+    def refuse(self, name: SchemaName, why: str) -> None:
+        """For a while."""
+        self.refused.pop(name, None)
+        self.refused[name] = (why, monotonic_ms() + _REFUSED_FOR_MS)
+        while len(self.refused) > REFUSED_MAX:
+            self.refused.popitem(last=False)
+
+
 class Schemas:
     """Those that registries have told."""
 
     def __init__(self, http: TenantHttp) -> None:
         self._http = http
-        self._kept: OrderedDict[tuple[str, int, SchemaName], SchemaText] = OrderedDict()
-        self._kept_bytes = 0
-        self._refused: OrderedDict[tuple[str, int, SchemaName], tuple[str, int]] = OrderedDict()
+        self._shelves: OrderedDict[str, _Shelf] = OrderedDict()
+        """By instance, those in front that were not used for longest."""
 
     async def of(
         self, registry: Registry, names: Iterable[SchemaName], asks: Asks
     ) -> dict[SchemaName, SchemaText | str]:
         """Schemas by what they are known by, or why one is not had."""
+        shelf = self._shelf(registry)
         found: dict[SchemaName, SchemaText | str] = {}
         for name in names:
-            key = (registry.instance_id, registry.revision, name)
-            kept = self._kept.get(key)
-            problem, until_ms = self._refused.get(key, ("", 0))
+            kept = shelf.kept.get(name)
+            problem, until_ms = shelf.refused.get(name, ("", 0))
             if kept is not None:
-                self._kept.move_to_end(key)
+                shelf.kept.move_to_end(name)
                 found[name] = kept
             elif monotonic_ms() < until_ms:
                 found[name] = problem
             elif asks.count >= ASKED_MAX:
                 found[name] = _TOO_MANY
+            elif asks.left_ms <= 0:
+                found[name] = _TOO_SLOW
             else:
-                asks.count += 1
                 try:
-                    found[name] = made = await self._asked(registry, name)
-                    self._keep(key, made)
+                    found[name] = made = await self._asked_in_time(registry, name, asks)
+                    shelf.keep(name, made)
+                    self._make_room()
                 except _NotHad as fault:
                     found[name] = str(fault)
-                    self._refused[key] = (str(fault), monotonic_ms() + _REFUSED_FOR_MS)
-                    while len(self._refused) > KEPT_IN_ALL_MAX:
-                        self._refused.popitem(last=False)
+                    shelf.refuse(name, str(fault))
         return found
 
-    def _keep(self, key: tuple[str, int, SchemaName], made: SchemaText) -> None:
-        self._kept[key] = made
-        self._kept_bytes += _size(made)
-        own = [one for one in self._kept if one[0] == key[0]]
-        for one in own[: max(0, len(own) - KEPT_MAX)]:
-            self._kept_bytes -= _size(self._kept.pop(one))
-        while len(self._kept) > KEPT_IN_ALL_MAX or self._kept_bytes > _KEPT_BYTES_MAX:
-            self._kept_bytes -= _size(self._kept.popitem(last=False)[1])
+    def _shelf(self, registry: Registry) -> _Shelf:
+        shelf = self._shelves.get(registry.instance_id)
+        if shelf is None or shelf.revision != registry.revision:
+            shelf = self._shelves[registry.instance_id] = _Shelf(registry.revision)
+        self._shelves.move_to_end(registry.instance_id)
+        while len(self._shelves) > KEPT_IN_ALL_MAX:
+            self._shelves.popitem(last=False)
+        return shelf
+
+    def _make_room(self) -> None:
+        """At the expense of who has most: no instance's schemas drive out those of one that has few."""
+        shelves = self._shelves.values()
+        while sum(len(one.kept) for one in shelves) > KEPT_IN_ALL_MAX:
+            max(shelves, key=lambda one: len(one.kept)).forget()
+        while sum(one.bytes for one in shelves) > KEPT_IN_ALL_BYTES_MAX:
+            max(shelves, key=lambda one: one.bytes).forget()
+
+    async def _asked_in_time(self, registry: Registry, name: SchemaName, asks: Asks) -> SchemaText:
+        """Raises: _NotHad."""
+        asks.count += 1
+        began_ms = monotonic_ms()
+        try:
+            async with asyncio.timeout(asks.left_ms / 1000):
+                return await self._asked(registry, name)
+        except TimeoutError:
+            raise _NotHad(_TOO_SLOW) from None
+        finally:
+            asks.left_ms -= monotonic_ms() - began_ms
 
     async def _asked(self, registry: Registry, name: SchemaName) -> SchemaText:
         """Raises: _NotHad."""
@@ -141,6 +203,8 @@ class Schemas:
             told = await self._get(registry, path, "a schema that its schema refers to")
             await self._refer(registry, told, found, [*above, one.name])
             found[one.name] = told.schema
+            if sum(map(_bytes, found.values())) > REFERRED_BYTES_MAX:
+                raise _NotHad(f"what its schema refers to is larger than {REFERRED_BYTES_MAX} bytes")
 
     async def _get(self, registry: Registry, path: str, what: str) -> _Registered:
         """Raises: _NotHad."""
@@ -164,4 +228,9 @@ class Schemas:
 
 
 def _size(schema: SchemaText) -> int:
-    return len(schema.text) + sum(len(text) for _name, text in schema.references)
+    return _bytes(schema.text) + sum(_bytes(name) + _bytes(text) for name, text in schema.references)
+
+
+def _bytes(text: str) -> int:
+    """In memory, where one character beyond Latin-1 makes a whole text twice as large, or four times."""
+    return sys.getsizeof(text)

@@ -83,7 +83,7 @@ class Decodings:
             raise Invalid(faults)
         if decoding.kind is not None:
             text = SchemaText(decoding.kind.value, decoding.schema, message=decoding.message)
-            problem = await self._decoder.check(instance.id, text)
+            problem = await self._decoder.check(instance.tenant, instance.id, text)
             if problem is not None:
                 raise Invalid([unfit("schema", f"cannot be used: {problem}")])
 
@@ -112,7 +112,7 @@ class Decodings:
         return Reading(
             self._decoder,
             self._schemas,
-            instance.id,
+            instance,
             decoding,
             None if row is None else self._opened(instance, row),
             is_masked=not caller.may(Permission.READ_MASKED),

@@ -86,6 +86,7 @@ async def test_each_kind_is_told_as_json(decoder: Decoder) -> None:
     rules = SchemaText("json", '{"type": "object", "properties": {"id": {"type": "integer"}}}')
     proto = b"\x0a\x02o1\x12\x06\x0a\x04book\x1a\x07\x0a\x03EUR\x10\x05"
     told = await decoder.decode(
+        "t1",
         "i1",
         {"a": AVRO, "p": PROTO, "j": rules},
         [
@@ -115,10 +116,10 @@ async def test_each_kind_is_told_as_json(decoder: Decoder) -> None:
 
 async def test_a_message_of_protobuf_is_chosen_by_name(decoder: Decoder) -> None:
     named = SchemaText("protobuf", PROTO.text, PROTO.references, "shop.Refund")
-    [told] = await decoder.decode("i1", {"p": named}, [Field("p", b"\x0a\x04late")])
+    [told] = await decoder.decode("t1", "i1", {"p": named}, [Field("p", b"\x0a\x04late")])
     assert texts([told]) == [{"why": "late"}]
     missing = SchemaText("protobuf", PROTO.text, PROTO.references, "shop.Nothing")
-    assert await decoder.check("i1", missing) == "it has no message 'shop.Nothing'"
+    assert await decoder.check("t1", "i1", missing) == "it has no message 'shop.Nothing'"
 
 
 def serialized(folder: Path, text: str, *others: tuple[str, str]) -> str:
@@ -147,25 +148,26 @@ async def test_protobuf_is_read_as_it_is_registered_by_clients_that_have_no_text
     for reference in (money, serialized(tmp_path, money)):
         schema = SchemaText("protobuf", whole, ((name, reference),))
         fields = [Field("p", b"\x00" + proto, has_indexes=True), Field("p", b"\x02\x02\x0a\x04late", True)]
-        told = await decoder.decode("i1", {"p": schema}, fields)
+        told = await decoder.decode("t1", "i1", {"p": schema}, fields)
         assert texts(told) == [shown, {"why": "late"}]
     alone = SchemaText("protobuf", whole)
-    assert "common/money.proto" in await decoder.check("i1", alone)
+    assert "common/money.proto" in await decoder.check("t1", "i1", alone)
 
 
 async def test_what_a_serialized_file_imports_is_no_way_out(decoder: Decoder) -> None:
     for path in ("../../etc/passwd", "/etc/passwd", 'x"; import "y.proto', "a\nb"):
         made = FileDescriptorProto(name="x.proto", dependency=[path])
         schema = SchemaText("protobuf", registered(made))
-        assert await decoder.check("i1", schema) == "it refers to a file whose name is none"
+        assert await decoder.check("t1", "i1", schema) == "it refers to a file whose name is none"
     itself = FileDescriptorProto(name="x.proto", dependency=["portico_schema.proto"])
-    assert await decoder.check("i1", SchemaText("protobuf", registered(itself)))
+    assert await decoder.check("t1", "i1", SchemaText("protobuf", registered(itself)))
 
 
 async def test_fields_are_masked_before_anything_is_told(decoder: Decoder) -> None:
     document = {"a": 1, "who": {"email": "ann@x", "name": "Ann"}, "all": [{"email": "b"}, [{"name": "n"}]]}
     plain = json.dumps(document).encode()
     told = await decoder.decode(
+        "t1",
         "i1",
         {},
         [Field("", plain), Field("", b'"just a text"'), Field("", b"no json")],
@@ -192,18 +194,20 @@ async def test_fields_are_masked_before_anything_is_told(decoder: Decoder) -> No
 async def test_hostile_records_cost_themselves(decoder: Decoder, schema: SchemaText, data: bytes) -> None:
     good = Field("good", avro({"id": 1, "note": None, "paid": Decimal(1), "raw": b""}))
     async with asyncio.timeout(60):
-        told = await decoder.decode("i1", {"good": AVRO, "bad": schema}, [good, Field("bad", data), good])
+        told = await decoder.decode(
+            "t1", "i1", {"good": AVRO, "bad": schema}, [good, Field("bad", data), good]
+        )
     assert told[0].text is not None
     assert told[0] == told[2], "those before and behind it are decoded"
     assert told[1].text is None
     assert told[1].problem
-    [other] = await decoder.decode("i2", {"good": AVRO}, [good])
+    [other] = await decoder.decode("t2", "i2", {"good": AVRO}, [good])
     assert other == told[0]
 
 
 async def test_many_that_end_processes_are_given_up(decoder: Decoder) -> None:
     field = Field("bad", zigzag_long(2**61) + b"\x00")
-    told = await decoder.decode("i1", {"bad": ENDLESS_AVRO}, [field] * 10)
+    told = await decoder.decode("t1", "i1", {"bad": ENDLESS_AVRO}, [field] * 10)
     assert [one.text for one in told] == [None] * 10
     assert [one.problem for one in told[3:]] == [decoders._OTHERS_TAKE_TOO_MUCH] * 7
 
@@ -228,7 +232,7 @@ async def test_many_that_end_processes_are_given_up(decoder: Decoder) -> None:
 async def test_what_is_no_schema_is_told_and_opens_nothing(
     decoder: Decoder, schema: SchemaText, why: str
 ) -> None:
-    told = await decoder.check("i1", schema)
+    told = await decoder.check("t1", "i1", schema)
     assert told is not None
     assert why in told
     assert "root:" not in told, "what a file holds is told to nobody"
@@ -237,15 +241,15 @@ async def test_what_is_no_schema_is_told_and_opens_nothing(
 async def test_patterns_take_no_longer_than_their_text(decoder: Decoder) -> None:
     evil = SchemaText("json", '{"type": "string", "pattern": "^(a+)+$"}')
     async with asyncio.timeout(20):
-        [told] = await decoder.decode("i1", {"j": evil}, [Field("j", b'"' + b"a" * 50_000 + b'!"')])
+        [told] = await decoder.decode("t1", "i1", {"j": evil}, [Field("j", b'"' + b"a" * 50_000 + b'!"')])
     assert told.problem == "it does not fit its JSON schema"
 
 
 async def test_a_schema_that_takes_too_much_is_given_up(decoder: Decoder) -> None:
     wide = {"type": "object", "properties": {f"p{n}": {"pattern": "(x{1,900}){1,900}"} for n in range(400)}}
     async with asyncio.timeout(60):
-        assert await decoder.check("i1", SchemaText("json", json.dumps(wide))) is not None
-    assert await decoder.check("i1", AVRO) is None
+        assert await decoder.check("t1", "i1", SchemaText("json", json.dumps(wide))) is not None
+    assert await decoder.check("t1", "i1", AVRO) is None
 
 
 async def test_processes_are_few_and_are_taken_in_turn(decoder: Decoder) -> None:
@@ -276,7 +280,7 @@ async def test_processes_that_are_about_to_start_count(
 
 async def of_instances(decoder: Decoder, count: int) -> None:
     field = Field("good", avro({"id": 1, "note": None, "paid": Decimal(1), "raw": b""}))
-    decoding = (decoder.decode(f"i{n}", {"good": AVRO}, [field]) for n in range(count))
+    decoding = (decoder.decode(f"t{n}", f"i{n}", {"good": AVRO}, [field]) for n in range(count))
     assert all(one[0].text is not None for one in await asyncio.gather(*decoding))
 
 
@@ -288,9 +292,9 @@ async def test_who_gives_up_leaves_a_decoder_that_works(decoder: Decoder) -> Non
     field = Field("bad", zigzag_long(2**61) + b"\x00")
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):
-            await decoder.decode("i1", {"bad": ENDLESS_AVRO}, [field])
+            await decoder.decode("t1", "i1", {"bad": ENDLESS_AVRO}, [field])
     good = Field("good", avro({"id": 1, "note": None, "paid": Decimal(1), "raw": b""}))
-    [told] = await decoder.decode("i1", {"good": AVRO}, [good])
+    [told] = await decoder.decode("t1", "i1", {"good": AVRO}, [good])
     assert told.text is not None
 
 
