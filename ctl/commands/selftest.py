@@ -20,7 +20,7 @@ TIERS: Final = {
     "spark": "the pipeline's jobs (Spark's Kafka and Delta jars come from Maven Central)",
     "release": "a release without its checkout, and upgrades to it (npm's registry; the clone's history)",
     "apache": "Apache Kafka's own client tests at a vip:vport (needs a Java runtime and Maven)",
-    "ecosystem": "Streams, Connect, MirrorMaker 2, Flink, Debezium, mixed groups (Java, Maven, Go, npm)",
+    "ecosystem": "Streams, Connect, MirrorMaker 2, Flink, Debezium, Apicurio, mixed groups (Java, Go, npm)",
     "clients": "twelve clients of five languages at a vip:vport (Java, Maven, Go, Rust, npm)",
     "long": "many seeds, long soak, every page of the documents, promtool (what all of these need)",
 }

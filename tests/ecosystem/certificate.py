@@ -24,6 +24,7 @@ class Part(Enum):
     DEBEZIUM = "Debezium"
     GROUPS = "A consumer group of KIP-848 with clients of four makers"
     GROUPS_OF_THREE = "The same on three brokers"
+    REGISTRY = "Apicurio Registry"
 
 
 class Result(NamedTuple):

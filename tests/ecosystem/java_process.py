@@ -1,5 +1,6 @@
 """A program, of Java most often, as a process that is killed and started again."""
 
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -44,6 +45,11 @@ class Program:
         assert self._process is not None and self._process.poll() is None, f"it has ended:\n{self.end()}"
         self._process.kill()
         self._process.wait()
+
+    def pause(self) -> None:
+        """It keeps its sockets, and does nothing until it is killed."""
+        assert self._process is not None and self._process.poll() is None, f"it has ended:\n{self.end()}"
+        self._process.send_signal(signal.SIGSTOP)
 
     def stop(self) -> None:
         """SIGTERM, then SIGKILL."""
