@@ -3,7 +3,7 @@
 import shutil
 import subprocess
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import pytest
@@ -109,6 +109,13 @@ def looked_at(request: pytest.FixtureRequest, browser: Browser, console: Console
     context.close()
 
 
+def _open_messages(page: Page, visit: Callable[[str], None], instance_id: str) -> None:
+    """Those of a topic, one of them unfolded."""
+    visit(f"instances/{instance_id}/topics/orders")
+    page.get_by_role("button", name="Messages", exact=True).click()
+    page.get_by_role("button", name="Message ").first.click()
+
+
 def test_no_page_has_a_serious_finding(
     looked_at: Page, console: Console, axe: str, busy: dict[str, Any]
 ) -> None:
@@ -131,6 +138,12 @@ def test_no_page_has_a_serious_finding(
     for path in (*PAGES, *(f"instances/{busy['id']}/{tab}" for tab in TABS)):
         visit(path)
         look(path)
+    _open_messages(page, visit, busy["id"])
+    look("messages")
+    page.get_by_role("button", name="Schemas and masks").click()
+    page.get_by_role("dialog").get_by_label("Values", exact=True).select_option("protobuf")
+    look("messages: Schemas and masks")
+    page.keyboard.press("Escape")
     page.keyboard.press("Control+k")
     page.get_by_role("dialog").wait_for()
     look("palette")
