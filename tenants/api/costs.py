@@ -1,17 +1,17 @@
 """What this month costs an instance so far, and will cost at its end; the bill settles it."""
 
-from typing import Final
+from typing import Annotated, Final
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
 from runtime.clock import epoch_ms
 from tenants.api.answers import documented, json_answer
-from tenants.api.context import Billed, Plane, at
-from tenants.api.usage_models import CostLineView, CostView, LeftOut
+from tenants.api.context import Billed, Found, Plane, at
+from tenants.api.usage_models import CostLineView, CostView, LeftOut, LimitCostView
 from tenants.rules import costs
 from tenants.rules.costs import CostLine, Lived, Month
-from tenants.rules.lifecycle import State
+from tenants.rules.lifecycle import RATE_MAX_BYTES_PER_S, RATE_MIN_BYTES_PER_S, State
 from tenants.usecases.costs import MonthCosts
 
 router = APIRouter(prefix="/v1/instances/{instance}", tags=["bills"])
@@ -20,6 +20,16 @@ NO_COSTS: Final = (
     "nothing is known yet: hours are counted a minute or two after they began, "
     "and have a price from the month on in which the price book is in effect"
 )
+NO_PRICES: Final = "no version of the price book is in effect this month"
+
+
+def _asked(which: str) -> object:
+    return Query(
+        ge=RATE_MIN_BYTES_PER_S,
+        le=RATE_MAX_BYTES_PER_S,
+        description=f"the {which} rate that is asked about; the present one by default",
+        examples=[30_000_000],
+    )
 
 
 @router.get("/costs", responses=documented(CostView), response_class=Response)
@@ -35,6 +45,37 @@ async def instance_costs(plane: Plane, found: Billed) -> Response:
     if told is None:
         return json_answer(_nothing(found.id, _named(costs.month_of(now_ms))))
     return json_answer(_view(found.id, told))
+
+
+@router.get("/costs/limits", responses=documented(LimitCostView), response_class=Response)
+async def limit_costs(
+    plane: Plane,
+    found: Found,
+    produce_rate_bytes_per_s: Annotated[int | None, _asked("produce")] = None,
+    consume_rate_bytes_per_s: Annotated[int | None, _asked("consume")] = None,
+) -> Response:
+    """What its rates cost by themselves in a whole month, now and with others, before anything is changed.
+
+    What is used of them is charged beside, and capacity by what is stored."""
+    month = costs.month_of(epoch_ms())
+    held = await plane.costs.prices_of(month)
+    now = found.produce_rate_bytes_per_s + found.consume_rate_bytes_per_s
+    then = (produce_rate_bytes_per_s or found.produce_rate_bytes_per_s) + (
+        consume_rate_bytes_per_s or found.consume_rate_bytes_per_s
+    )
+    return json_answer(
+        LimitCostView(
+            available=held is not None,
+            hint=NO_PRICES if held is None else None,
+            instance_id=found.id,
+            month=_named(month),
+            currency=None if held is None else held.prices.currency,
+            minor_unit_digits=None if held is None else held.prices.minor_unit_digits,
+            price_version=None if held is None else held.version,
+            now_minor=None if held is None else costs.limits_minor(held.prices, month, now),
+            then_minor=None if held is None else costs.limits_minor(held.prices, month, then),
+        )
+    )
 
 
 def _named(month: Month) -> str:

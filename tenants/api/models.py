@@ -517,6 +517,10 @@ class AuditView(ViewModel):
     tenant: str | None
     action: str = Field(examples=["instance.create"])
     subject: str
+    instance_name: str | None = Field(
+        description="of the instance that `subject` is, as it is called now; null: it is none",
+        examples=["shop"],
+    )
     detail: str
     address: str | None
 

@@ -28,7 +28,14 @@ from tenants.api.problems import MEDIA_TYPE
 from tenants.api.quota_models import InstanceQuota, InstanceQuotas
 from tenants.api.series_models import MarkList, SeriesNames, SeriesView
 from tenants.api.shapes import LONG_MAX
-from tenants.api.usage_models import BillDetailView, BillList, BillOverview, CostView, UsageView
+from tenants.api.usage_models import (
+    BillDetailView,
+    BillList,
+    BillOverview,
+    CostView,
+    LimitCostView,
+    UsageView,
+)
 from tenants.rules.permissions import OPEN, operations
 
 _MESSAGES: Final = (
@@ -43,6 +50,7 @@ _MESSAGES: Final = (
     BillDetailView,
     BillOverview,
     CostView,
+    LimitCostView,
     AdviceOverview,
     AdviceView,
 )

@@ -189,6 +189,24 @@ class CostView(View, frozen=True, kw_only=True):
     """What the bill will have beside it."""
 
 
+class LimitCostView(View, frozen=True, kw_only=True):
+    """GET /v1/instances/{id}/costs/limits: what limits cost by themselves, whatever is used of them."""
+
+    available: bool
+    hint: str | None
+    instance_id: Annotated[str, msgspec.Meta(examples=["iabcdefghijk"])]
+    month: Month
+    """The one that goes on, whose prices these are."""
+    currency: Currency | None
+    minor_unit_digits: int | None
+    price_version: int | None
+    """null: no price book is set, and the default holds."""
+    now_minor: int | None
+    """In a whole month with the limits of now, in minor units of the currency; null: they have no price."""
+    then_minor: int | None
+    """In a whole month with those that were asked about, in minor units of the currency; null: as above."""
+
+
 class BilledInstance(BillView, frozen=True, kw_only=True):
     """A bill in the overview."""
 

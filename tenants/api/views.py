@@ -283,4 +283,6 @@ def audit_view(recorded: Recorded, caller: Caller) -> models.AuditView:
     shown = actor_for(caller, entry.actor)
     if shown != entry.actor:
         entry = replace(entry, actor=shown, address=None)
-    return models.AuditView(id=recorded.id, at=at(recorded.at_ms), **asdict(entry))
+    return models.AuditView(
+        id=recorded.id, at=at(recorded.at_ms), instance_name=recorded.instance_name, **asdict(entry)
+    )

@@ -122,6 +122,13 @@ def costs(prices: Prices, hours: Sequence[Measured], month: Month, lived: Lived,
     return Costs(known_until_ms, tuple(map(CostLine, lines, projected)), tuple(left_out))
 
 
+def limits_minor(prices: Prices, month: Month, rate_bytes_per_s: int) -> int | None:
+    """What limits that hold for the whole month cost, whatever is used of them; None: they have no price."""
+    whole = _quantities((0, 0, 0, 0), rate_bytes_per_s * (month.end_ms - month.begin_ms) // 1000)
+    lines = price_month(prices, whole)
+    return next((one.amount_minor for one in lines if one.dimension is Dimension.PROVISIONED), None)
+
+
 def _charged(prices: Prices, used: Quantities) -> tuple[PricedLine, ...]:
     return tuple(each for each in price_month(prices, used) if each.dimension is not Dimension.BANDWIDTH_P95)
 

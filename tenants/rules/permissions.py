@@ -116,6 +116,7 @@ NEEDED: Final[dict[Permission, tuple[str, ...]]] = {
         f"GET {_INSTANCE}/marks",
         f"GET {_INSTANCE}/usage",
         f"GET {_INSTANCE}/costs",
+        f"GET {_INSTANCE}/costs/limits",
         f"GET {_INSTANCE}/bills",
         f"GET {_INSTANCE}/bills/{{month}}",
         f"GET {_INSTANCE}/advice",

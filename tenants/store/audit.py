@@ -4,11 +4,12 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy import Connection, Select, func, insert, select
+from sqlalchemy import Connection, Select, and_, func, insert, select
 
 from tenants.rules.model import Caller, Instance
 from tenants.store import idempotency, schema
 
+_NAME: Final = "instance_name"
 _LOOKED_THROUGH: Final = 5_000
 """Newest entries among which those of all subjects are looked for."""
 
@@ -32,6 +33,8 @@ class Recorded:
     id: int
     at_ms: int
     entry: Entry
+    instance_name: str | None = None
+    """How the instance is called that it is about."""
 
 
 def record(connection: Connection, entry: Entry, now_ms: int) -> None:
@@ -79,9 +82,12 @@ def happened(
 
 
 def page(connection: Connection, tenant: str | None, before_id: int | None, limit: int) -> list[Recorded]:
-    """Entries, newest first; `tenant` None: everybody's."""
-    table = schema.audit
-    query = select(table).order_by(table.c.id.desc()).limit(limit)
+    """Entries with the names of their instances, newest first; `tenant` None: everybody's."""
+    table, named = schema.audit, schema.instances
+    # A subject may be what a tenant typed: only an instance of his own is named by it.
+    its = and_(named.c.id == table.c.subject, named.c.tenant == table.c.tenant)
+    query = select(table, named.c.name.label(_NAME)).outerjoin(named, its)
+    query = query.order_by(table.c.id.desc()).limit(limit)
     if tenant is not None:
         query = query.where(table.c.tenant == tenant)
     if before_id is not None:
@@ -95,6 +101,7 @@ def _recorded(connection: Connection, query: Select[tuple[object, ...]]) -> list
             row["id"],
             row["at_ms"],
             Entry(row["actor"], row["tenant"], row["action"], row["subject"], row["detail"], row["address"]),
+            row.get(_NAME),
         )
         for row in connection.execute(query).mappings()
     ]

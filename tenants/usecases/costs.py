@@ -24,6 +24,14 @@ class MonthCosts(NamedTuple):
     costs: Costs
 
 
+class PricesOf(NamedTuple):
+    """What holds in a month."""
+
+    prices: Prices
+    version: int | None
+    """None: the default, as no price book is set yet."""
+
+
 class CostReports:
     """Raises: Unavailable."""
 
@@ -34,17 +42,23 @@ class CostReports:
     async def of_month(self, instance_id: str, lived: Lived, now_ms: int) -> MonthCosts | None:
         """The month that `now_ms` lies in. None: no usage is known, or no price book is in effect."""
         month = costs.month_of(now_ms)
-        sql = f"select {columns_of(PriceBook)} from {PRICE_BOOK}"
-        books = converted(await self._tables.rows(PRICE_BOOK, sql) or [], PriceBook)
-        book = in_effect(books, month.first_day)
+        held = await self.prices_of(month)
         hours = await self._usage.hours(
             instance_id, Span(costs.first_asked_ms(month, now_ms), now_ms), now_ms
         )
-        if not hours or (books and book is None):
+        if not hours or held is None:
             return None
-        prices, version = (_default(), None) if book is None else (_parsed(book), book.version)
-        told = await asyncio.to_thread(costs.costs, prices, hours, month, lived, now_ms)
-        return MonthCosts(month, prices, version, told)
+        told = await asyncio.to_thread(costs.costs, held.prices, hours, month, lived, now_ms)
+        return MonthCosts(month, held.prices, held.version, told)
+
+    async def prices_of(self, month: Month) -> PricesOf | None:
+        """None: there are price books, and none is in effect in the month yet."""
+        sql = f"select {columns_of(PriceBook)} from {PRICE_BOOK}"
+        books = converted(await self._tables.rows(PRICE_BOOK, sql) or [], PriceBook)
+        if not books:
+            return PricesOf(_default(), None)
+        book = in_effect(books, month.first_day)
+        return None if book is None else PricesOf(_parsed(book), book.version)
 
 
 def _parsed(book: PriceBook) -> Prices:

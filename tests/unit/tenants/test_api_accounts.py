@@ -239,4 +239,16 @@ async def test_every_write_is_in_the_audit_log(operator: Caller) -> None:
     rest = (await operator("GET", f"audit?tenant=acme&cursor={page['next_cursor']}")).json()
     actions = [one["action"] for one in rest["items"]]
     assert actions == ["instance.create", "key.create", "tenant.create"]
+    assert [one["instance_name"] for one in rest["items"]] == ["shop", None, None]
+    assert {one["instance_name"] for one in page["items"]} == {"shop"}
     assert rest["next_cursor"] is None
+
+
+async def test_the_audit_log_names_nobody_elses_instance(operator: Caller) -> None:
+    owner, stranger = await operator.tenant("acme"), await operator.tenant("other")
+    made = await owner.order(name="secret-plans")
+    role = {"group": made["id"], "tenant": "other", "role": "developer"}
+    assert (await operator("POST", "group-roles", json=role)).is_success
+    for who in (stranger, operator):
+        entry = (await who("GET", "audit?tenant=other&limit=1")).json()["items"][0]
+        assert (entry["subject"], entry["instance_name"]) == (made["id"], None)

@@ -7,7 +7,7 @@ import msgspec
 
 from contracts.billing import DAY_MS, HOUR_MS, Dimension
 from contracts.prices import Prices, parse_prices
-from tenants.rules.costs import RECENT_MS, Costs, Lived, Why, costs, first_asked_ms, month_of
+from tenants.rules.costs import RECENT_MS, Costs, Lived, Why, costs, first_asked_ms, limits_minor, month_of
 from tenants.rules.counted_usage import CountedHour, Measured, hour_of
 
 GB = 10**9
@@ -129,3 +129,10 @@ def test_negative_corrections_of_two_masters_cost_nothing() -> None:
     less = one._replace(period=msgspec.structs.replace(one.period, produce_bytes=-GB))
     found = told([less], "2026-11-20T01:00:00Z")
     assert by_dimension(found)[Dimension.PRODUCE] == ("0.000000", "0.000000")
+
+
+def test_limits_cost_by_the_whole_month_whatever_is_used() -> None:
+    """720 hours of 3 MiB/s at 0.01."""
+    assert limits_minor(PRICES, NOVEMBER, 3 * 2**20) == 2160
+    assert limits_minor(parse_prices(f"{HEAD}[provisioned]\nprice = 0"), NOVEMBER, 2**20) == 0
+    assert limits_minor(parse_prices(f"{HEAD}[produce]\nprice = 1"), NOVEMBER, 2**20) is None

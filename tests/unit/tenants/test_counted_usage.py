@@ -14,6 +14,7 @@ from contracts.billing import HOUR_MS, SLOT_MS, PeriodState, PriceBook
 from contracts.usage_records import UsageRecord, record_id
 from tenants.backend.usage_topic import Values
 from tenants.console import Console
+from tenants.rules.costs import month_of
 from tenants.rules.counted_usage import FUTURE_MS, KEPT_MS, NUMBER_MAX, Position, Tally, Unfit
 from tenants.store import counted_usage
 from tenants.store.engine import Store
@@ -333,6 +334,49 @@ async def test_what_this_month_costs_before_anybody_settled_it(
     write(tables, "price_book", [book])
     told = (await owner("GET", "instances/shop/costs")).json()
     assert (told["currency"], told["price_version"], told["so_far_minor"]) == ("EUR", 3, 300)
+
+
+async def test_what_other_rates_cost_is_told_before_they_are_ordered(
+    operator: Caller, plane: Console, tables: Path
+) -> None:
+    owner, stranger = await operator.tenant("acme"), await operator.tenant("other")
+    made = await owner.order(produce_rate_bytes_per_s=2**20, consume_rate_bytes_per_s=2**20)
+    path = f"instances/{made['id']}/costs/limits"
+    free = (await owner("GET", path)).json()
+    assert (free["price_version"], free["now_minor"], free["then_minor"]) == (None, 0, 0)
+    text = 'currency = "EUR"\neffective_from = 2020-01-01\n[provisioned]\nprice = 1'
+    book = PriceBook(
+        version=3,
+        effective_from=date(2020, 1, 1),
+        currency="EUR",
+        minor_unit_digits=2,
+        text=text,
+        set_at_ms=0,
+    )
+    write(tables, "price_book", [book])
+    month = month_of(round(datetime.now(UTC).timestamp() * 1000))
+    hours = (month.end_ms - month.begin_ms) // HOUR_MS
+    told = (await owner("GET", f"{path}?produce_rate_bytes_per_s={4 * 2**20}")).json()
+    assert (told["currency"], told["now_minor"], told["then_minor"]) == ("EUR", 200 * hours, 500 * hours)
+    assert (await owner("GET", f"{path}?consume_rate_bytes_per_s=1")).status_code == 422
+    assert (await stranger("GET", path)).status_code == 404
+
+
+async def test_rates_have_no_price_before_a_price_book_is_in_effect(
+    operator: Caller, plane: Console, tables: Path
+) -> None:
+    made = await operator.order()
+    book = PriceBook(
+        version=1,
+        effective_from=date(2999, 1, 1),
+        currency="EUR",
+        minor_unit_digits=2,
+        text="",
+        set_at_ms=0,
+    )
+    write(tables, "price_book", [book])
+    told = (await operator("GET", f"instances/{made['id']}/costs/limits")).json()
+    assert (told["available"], told["now_minor"]) == (False, None) and "in effect" in told["hint"]
 
 
 async def test_nobody_sees_anothers_hours(operator: Caller, plane: Console, feed_it: Any) -> None:
