@@ -5,53 +5,26 @@ import base64
 import hashlib
 import hmac
 import json
-import threading
 import uuid
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Console
 from tests.servers.smtp_server import SmtpServer
+from tests.servers.webhook_sink import Sink, webhook_sink
 
 pytestmark = pytest.mark.browser
 PICTURES: Final = Path(__file__).resolve().parents[2] / "test-results" / "browser"
 
 
-class Sink:
-    """A receiver of messages on this machine."""
-
-    def __init__(self) -> None:
-        came: list[tuple[Any, bytes]] = []
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                came.append((self.headers, body))
-                self.send_response(204)
-                self.end_headers()
-
-            def log_message(self, *_: object) -> None:
-                """Nobody reads it."""
-
-        self.came = came
-        self.server = HTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}/hook"
-
-
 @pytest.fixture
 def sink() -> Iterator[Sink]:
-    made = Sink()
-    thread = threading.Thread(target=made.server.serve_forever)
-    thread.start()
-    yield made
-    made.server.shutdown()
-    thread.join()
-    made.server.server_close()
+    with webhook_sink() as made:
+        yield made
 
 
 def test_a_webhook_is_made_tested_disabled_and_deleted(page: Page, sink: Sink) -> None:
