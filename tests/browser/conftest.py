@@ -6,6 +6,7 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -58,9 +59,9 @@ def browser() -> Iterator[Browser]:
         chromium.close()
 
 
-@pytest.fixture
-def blank(browser: Browser, console: Console) -> Iterator[Page]:
-    """A page nobody is logged in to. Fails the test when a script fails or asks another host."""
+@contextmanager
+def watched(browser: Browser, console: Console) -> Iterator[Page]:
+    """Somebody's own browser, where nobody is logged in. Fails when a script fails or asks another host."""
     context = browser.new_context(
         viewport={"width": 1440, "height": 900},
         base_url=console.url,
@@ -75,6 +76,13 @@ def blank(browser: Browser, console: Console) -> Iterator[Page]:
     yield page
     context.close()
     assert faults == []
+
+
+@pytest.fixture
+def blank(browser: Browser, console: Console) -> Iterator[Page]:
+    """A page nobody is logged in to."""
+    with watched(browser, console) as page:
+        yield page
 
 
 def _keep(kind: str, text: str, faults: list[str]) -> None:

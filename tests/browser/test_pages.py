@@ -6,7 +6,7 @@ import sys
 import threading
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 from confluent_kafka import Producer
@@ -54,14 +54,32 @@ def fresh(name: str) -> str:
 
 
 @contextmanager
-def producing(bootstrap: str, topic: str) -> Iterator[None]:
-    """A producer that keeps some traffic going."""
+def running(program: str) -> Iterator[list[str]]:
+    """A copied program, which goes on: what it says of the message that it sends, and of the one it reads."""
+    with subprocess.Popen(
+        [sys.executable, "-u", "-c", program], stdout=subprocess.PIPE, text=True
+    ) as started:
+        timer = threading.Timer(120, started.kill)
+        timer.start()
+        try:
+            assert started.stdout is not None
+            yield [started.stdout.readline() for _ in range(2)]
+        finally:
+            started.kill()
+            timer.cancel()
+
+
+@contextmanager
+def producing(bootstrap: str, topic: str, size_bytes: int = 20_000) -> Iterator[None]:
+    """A producer that keeps some traffic going: twenty messages of this size a second, or what it may."""
     stop = threading.Event()
 
     def run() -> None:
-        producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5})
+        settings = {"bootstrap.servers": bootstrap, "linger.ms": 5, "queue.buffering.max.kbytes": 8_000}
+        producer = Producer(settings)
         while not stop.wait(0.05):
-            producer.produce(topic, bytes(20_000))
+            with suppress(BufferError):
+                producer.produce(topic, bytes(size_bytes))
             producer.poll(0)
         producer.flush(5)
 
@@ -163,15 +181,8 @@ def test_the_copied_program_works(page: Page) -> None:
     expect(program).to_contain_text('"clicks"')
     for client in ("Python (librdkafka)", "kafka-python"):
         page.get_by_role("tab", name=client).click()
-        command = [sys.executable, "-u", "-c", program.inner_text()]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
-            timer = threading.Timer(120, running.kill)
-            timer.start()
-            assert running.stdout is not None
-            said = [running.stdout.readline() for _ in range(2)]
-            running.kill()
-            timer.cancel()
-        assert "delivered to" in said[0] and "hello" in said[1], said
+        with running(program.inner_text()) as said:
+            assert "delivered to" in said[0] and "hello" in said[1], said
 
 
 def test_whitelist_editor(page: Page) -> None:

@@ -86,3 +86,17 @@ def test_the_language_that_is_chosen_is_kept(blank: Page, console: Console) -> N
     blank.keyboard.press("Escape")
     blank.get_by_label("语言").select_option("English")
     expect(blank.get_by_role("navigation", name="Main")).to_be_visible()
+
+
+def test_who_is_not_logged_in_chooses_a_language_too(blank: Page, console: Console) -> None:
+    blank.goto("/")
+    blank.get_by_label("Language").select_option("中文")
+    expect(blank.get_by_role("button", name="登录")).to_be_visible()
+    expect(blank.locator("html")).to_have_attribute("lang", "zh-CN")
+    blank.get_by_label("用户名").fill("admin")
+    blank.get_by_label("密码").fill(console.password)
+    blank.get_by_role("button", name="登录").click()
+    expect(blank.get_by_role("navigation", name="主导航")).to_be_visible()
+    blank.goto("/#/invitation/of-nobody")
+    blank.get_by_label("语言").select_option("English")
+    expect(blank.get_by_text("not good any more")).to_be_visible()

@@ -60,6 +60,7 @@ export type RaisedAlarms = Schemas['RaisedAlarms'];
 export type Slowness = Schemas['SlownessView'];
 export type SchemaRegistry = Schemas['SchemaRegistryView'];
 export type Costs = Schemas['CostView'];
+export type LimitCosts = Schemas['LimitCostView'];
 export type CostLine = Schemas['CostLineView'];
 export type LeftOut = Schemas['LeftOut'];
 export type Email = Schemas['EmailView'];

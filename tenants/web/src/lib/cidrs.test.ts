@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { asCidr, splitCidrs } from './cidrs';
+import { admits, asCidr, splitCidrs } from './cidrs';
 
 describe('asCidr', () => {
   it.each([
@@ -23,4 +23,22 @@ describe('splitCidrs', () => {
       expect('problem' in outcome && outcome.problem.startsWith(text)).toBe(true);
     },
   );
+});
+
+describe('admits', () => {
+  it.each([
+    ['10.0.0.0/8', '10.1.2.3', true],
+    ['10.0.0.0/8', '11.0.0.0', false],
+    ['10.1.2.3/32', '10.1.2.3', true],
+    ['10.1.2.3/32', '10.1.2.2', false],
+    ['0.0.0.0/0', '203.0.113.9', true],
+    ['0.0.0.0/0', '2001:db8::1', false],
+    ['10.0.0.0/8', '::ffff:10.1.2.3', true],
+    ['2001:db8::/32', '2001:db8:1::1', true],
+    ['2001:db8::/32', '2001:db9::1', false],
+    ['::1/128', '::1', true],
+    ['::/0', '2001:db8:0:0:0:0:0:1', true],
+    ['2001:db8::1/128', '2001:db8:0:0:0:0:0:1', true],
+    ['10.0.0.0/8', '', false],
+  ])('%s and %s: %s', (cidr, address, expected) => expect(admits(cidr, address)).toBe(expected));
 });

@@ -35,3 +35,25 @@ export function splitCidrs(text: string): Cidrs {
   }
   return { cidrs: [...new Set(entries.map(asCidr))] };
 }
+
+/** The address as a number and how many bits it has; null: it is none. */
+function numberOf(address: string): { value: bigint; bits: number } | null {
+  const v4 = V4.exec(address);
+  if (v4) return { value: v4.slice(1).reduce((sum, part) => sum * 256n + BigInt(part), 0n), bits: 32 };
+  if (!/^[0-9a-f:]+$/i.test(address) || !address.includes(':')) return null;
+  const [front = '', back] = address.split('::');
+  const groups = (text: string): string[] => text.split(':').filter(Boolean);
+  const [before, behind] = [groups(front), groups(back ?? '')];
+  const all = [...before, ...Array<string>(Math.max(0, 8 - before.length - behind.length)).fill('0'), ...behind];
+  return { value: all.reduce((sum, group) => sum * 65_536n + BigInt(`0x${group}`), 0n), bits: 128 };
+}
+
+/** Whether an entry of a whitelist, as the API writes it, admits an address. */
+export function admits(cidr: string, address: string): boolean {
+  const [network = '', prefix = '0'] = cidr.split('/');
+  const one = numberOf(network);
+  const other = numberOf(asCidr(address).split('/')[0]!);
+  if (one === null || other === null || one.bits !== other.bits) return false;
+  const shift = BigInt(one.bits - Number(prefix));
+  return one.value >> shift === other.value >> shift;
+}

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { Connected } from '../api';
-import { keyOf, listed, orderOf, queryOf, redials } from './connections';
+import { cutBy, keyOf, listed, named, orderOf, queryOf, redials } from './connections';
 
 const one = (address: string, more: Partial<Connected> = {}): Connected => ({
   address,
@@ -48,5 +48,14 @@ describe('connected clients', () => {
     expect(redials(one('a', { ended_per_s: 3, connections: 1 }))).toBe(true);
     expect(redials(one('a', { ended_per_s: 3, connections: 40 }))).toBe(false);
     expect(redials(one('a', { ended_per_s: 0.1, connections: 0 }))).toBe(false);
+  });
+  it('are cut where nothing of the whitelist that stays admits them', () => {
+    expect(cutBy(ALL, ['10.0.0.9/32'])).toEqual([ALL[0]]);
+    expect(cutBy(ALL, ['10.0.0.0/24'])).toEqual([]);
+    expect(cutBy(ALL, [])).toEqual(ALL);
+  });
+  it('are named by their address and what they call themselves, each once', () => {
+    expect(named(ALL)).toBe('10.0.0.10 orders; 10.0.0.9 Mail; 10.0.0.9 mail');
+    expect(named([one('10.0.0.1'), one('10.0.0.1', { software: 'librdkafka 2.5' })])).toBe('10.0.0.1');
   });
 });

@@ -1,6 +1,8 @@
 // Which of an instance's connected clients are listed and in which order, as the page's URL says.
 
 import type { Connected } from '../api';
+import { m } from '../paraglide/messages';
+import { admits } from './cidrs';
 
 export const SORTS = ['client', 'address', 'user', 'connections', 'ended', 'in', 'out', 'bytes'] as const;
 export type Sort = (typeof SORTS)[number];
@@ -57,3 +59,11 @@ export function listed(all: readonly Connected[], order: ConnectedOrder): Connec
 
 /** A client that dials again and again: it ends more connections than it keeps, and at least one in five seconds. */
 export const redials = (one: Connected): boolean => one.ended_per_s >= 0.2 && one.ended_per_s > one.connections;
+
+/** Whom a change of the whitelist cuts: who is admitted by none of the entries that stay. */
+export const cutBy = (all: readonly Connected[], staying: readonly string[]): Connected[] =>
+  all.filter((one) => !staying.some((cidr) => admits(cidr, one.address)));
+
+/** Addresses with the client ids, each once, in a list to read. */
+export const named = (all: readonly Connected[]): string =>
+  [...new Set(all.map((one) => `${one.address} ${one.client_id}`.trim()))].join(m.list_separator());

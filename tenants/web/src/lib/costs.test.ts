@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
-import type { Costs } from '../api';
-import { costRows, leftOut, moneyOf } from './costs';
+import type { Costs, LimitCosts } from '../api';
+import { costRows, leftOut, moneyOf, resizedWords } from './costs';
 
 const COSTS: Costs = {
   available: true,
@@ -67,4 +67,23 @@ it('names what is left out, with why, and adjustments in any case', () => {
   expect(requests).toMatch(/^Requests.*no price/);
   expect(adjustments).toMatch(/[Aa]djustments/);
   expect(leftOut(EARLY)).toEqual([adjustments]);
+});
+
+it('says what other rates cost, and how much more or less that is', () => {
+  const asked: LimitCosts = {
+    available: true,
+    hint: null,
+    instance_id: 'iabc',
+    month: '2026-11',
+    currency: 'USD',
+    minor_unit_digits: 2,
+    price_version: 3,
+    now_minor: 2160,
+    then_minor: 4320,
+  };
+  const less = { ...asked, then_minor: 720 };
+  expect(resizedWords(asked)).toMatch(/cost \$43\.20 .*, \$21\.60 more than now \(\$21\.60\)/);
+  expect(resizedWords(less)).toMatch(/cost \$7\.20 .*, \$14\.40 less than now \(\$21\.60\)/);
+  expect(resizedWords({ ...asked, now_minor: 0, then_minor: 0 })).toMatch(/cost \$0\.00 .*, as much as now/);
+  expect(resizedWords({ ...asked, then_minor: null })).toBe(null);
 });

@@ -1,6 +1,6 @@
 // What the month that goes on costs, as a table and sentences take it.
 
-import type { Costs, LeftOut } from '../api';
+import type { Costs, LeftOut, LimitCosts } from '../api';
 import { m } from '../paraglide/messages';
 import { titleOf } from './billing';
 import { formatMoney, formatQuantity } from './units';
@@ -17,7 +17,7 @@ export interface CostRow {
 const UNKNOWN = '–';
 
 /** Minor units as money of these costs. */
-export function moneyOf(costs: Costs, minor: number | null): string {
+export function moneyOf(costs: Pick<Costs, 'currency' | 'minor_unit_digits'>, minor: number | null): string {
   if (minor === null || costs.currency === null || costs.minor_unit_digits === null) return UNKNOWN;
   return formatMoney(minor, costs.minor_unit_digits, costs.currency);
 }
@@ -47,3 +47,14 @@ export const leftOut = (costs: Costs): string[] => [
   ...costs.left_out.map((one) => CAUSES[one.cause]({ what: titleOf(one.dimension) })),
   m.left_out_adjustments(),
 ];
+
+/** What other rates cost than those of now; null: they have no price, or nobody knows it. */
+export function resizedWords(told: LimitCosts): string | null {
+  if (told.now_minor === null || told.then_minor === null) return null;
+  const then = moneyOf(told, told.then_minor);
+  const difference = moneyOf(told, Math.abs(told.then_minor - told.now_minor));
+  if (told.then_minor === told.now_minor) return m.rates_cost_as_much({ then });
+  return told.then_minor > told.now_minor
+    ? m.rates_cost_more({ then, difference, now: moneyOf(told, told.now_minor) })
+    : m.rates_cost_less({ then, difference, now: moneyOf(told, told.now_minor) });
+}

@@ -161,6 +161,9 @@ const ALARMS: Record<AlarmKind, AlarmWords> = {
 export const alarmWord = (kind: string, what: keyof AlarmWords, told: string): string =>
   (ALARMS as Partial<Record<string, AlarmWords>>)[kind]?.[what]() ?? told;
 
+/** What the API says of something in words is several sentences now and none then: it ends in one stop. */
+export const sentence = (said: string): string => said.trimEnd().replace(/[.。]*$/, '.');
+
 const PERMISSIONS: Record<Permission, () => string> = {
   read: m.permission_read,
   read_messages: m.permission_read_messages,
