@@ -26,14 +26,14 @@ PROCESSES_MAX: Final = 4
 SCHEMAS_MAX: Final = 300
 """Schemas that one decoding process is sent; with more it begins anew."""
 DEATHS_MAX: Final = 3
-"""Processes that the fields of one step may end; what is left of them then is not decoded."""
+"""Processes that the schemas and fields of one step may end; what is left then is not decoded."""
 PROCESSES_MAX_PER_TENANT: Final = 2
 """Decoding processes that work for one tenant at once: others find one that does not."""
 IDLE_S: Final = 60.0
 """How long a decoding process waits for more."""
 _SCHEMA_TAKES_TOO_MUCH: Final = "it takes more time or memory than there is for one schema"
 _FIELD_TAKES_TOO_MUCH: Final = "it takes more time or memory than there is for one message"
-_OTHERS_TAKE_TOO_MUCH: Final = "messages in front of it take more time or memory than there is"
+_OTHERS_TAKE_TOO_MUCH: Final = "others in front of it take more time or memory than there is"
 _NO_SCHEMA: Final = "its schema cannot be used: {}"
 
 
@@ -79,6 +79,11 @@ class _Seat:
         self.timer: asyncio.TimerHandle | None = None
 
 
+def _given_up(seat: _Seat, field: Field) -> Told:
+    problem = seat.problems.get(field.schema)
+    return Told(None, _OTHERS_TAKE_TOO_MUCH if problem is None else _NO_SCHEMA.format(problem))
+
+
 class Decoder:
     """All decoding processes."""
 
@@ -105,10 +110,10 @@ class Decoder:
             told: list[Told] = []
             deaths = 0
             while len(told) < len(fields) and deaths < DEATHS_MAX:
+                if not await self._send_schemas(instance_id, seat, schemas):
+                    deaths += 1
+                    continue
                 process = await self._process(instance_id, seat)
-                await self._send_schemas(instance_id, seat, schemas)
-                if seat.process is not process:
-                    continue  # a schema ended it, and is not sent again
                 left = fields[len(told) :]
                 usable = tuple(one for one in left if one.schema not in seat.problems)
                 try:
@@ -126,7 +131,7 @@ class Decoder:
                     told.append(Told(None, _FIELD_TAKES_TOO_MUCH))
                     deaths += 1
                     await self._end(seat)
-            return told + [Told(None, _OTHERS_TAKE_TOO_MUCH)] * (len(fields) - len(told))
+            return told + [_given_up(seat, one) for one in fields[len(told) :]]
 
     async def check(self, tenant: str, instance_id: str, schema: SchemaText) -> str | None:
         """Why a schema cannot be used; None: it can."""
@@ -136,8 +141,9 @@ class Decoder:
                 seat.process.schemas.discard("")
             return seat.problems.pop("", None)
 
-    async def _send_schemas(self, instance_id: str, seat: _Seat, schemas: Mapping[str, SchemaText]) -> None:
-        """One after the other, so that it is known at which the process ends."""
+    async def _send_schemas(self, instance_id: str, seat: _Seat, schemas: Mapping[str, SchemaText]) -> bool:
+        """One after the other, so that it is known at which the process ends: False, and that one is not sent
+        again."""
         for key, schema in schemas.items():
             if key in seat.problems:
                 continue
@@ -158,7 +164,8 @@ class Decoder:
                     seat.problems.clear()
                 seat.problems[key] = _SCHEMA_TAKES_TOO_MUCH
                 await self._end(seat)
-        return None
+                return False
+        return True
 
     @asynccontextmanager
     async def _seat(self, tenant: str, instance_id: str) -> AsyncIterator[_Seat]:

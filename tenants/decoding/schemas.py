@@ -127,10 +127,9 @@ def _protobuf(schema: SchemaText) -> Decode:
     for one in files.file:
         pool.AddSerializedFile(one.SerializeToString())
     main = pool.FindFileByName(_MAIN)
-    messages = list(main.message_types_by_name.values())
     # By name they come in any order: what is first is what the file has first.
-    order = [one.name for one in next(one for one in files.file if one.name == _MAIN).message_type]
-    messages.sort(key=lambda one: order.index(one.name))
+    order = next(one for one in files.file if one.name == _MAIN).message_type
+    messages = [main.message_types_by_name[one.name] for one in order]
     if not messages:
         raise BadSchema("it has no message")
     named = None

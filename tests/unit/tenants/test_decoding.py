@@ -252,6 +252,19 @@ async def test_a_schema_that_takes_too_much_is_given_up(decoder: Decoder) -> Non
     assert await decoder.check("t1", "i1", AVRO) is None
 
 
+async def test_many_schemas_that_end_processes_are_given_up(decoder: Decoder) -> None:
+    """A step ends in time, and the next one knows those that this one has tried."""
+    wide = {"properties": {f"p{n}": {"pattern": rf"\w{{30}}{n}"} for n in range(60_000)}}
+    bad = {f"b{n}": SchemaText("json", json.dumps(wide)) for n in range(decoders.DEATHS_MAX + 1)}
+    fields = [*(Field(key, b"{}") for key in bad), Field("", b"{}")]
+    too_much = decoders._NO_SCHEMA.format(decoders._SCHEMA_TAKES_TOO_MUCH)
+    async with asyncio.timeout(60):
+        told = await decoder.decode("t1", "i1", bad, fields)
+        assert [one.problem for one in told] == [too_much] * 3 + [decoders._OTHERS_TAKE_TOO_MUCH] * 2
+        told = await decoder.decode("t1", "i1", bad, fields)
+    assert [one.problem for one in told] == [too_much] * 4 + [""]
+
+
 async def test_processes_are_few_and_are_taken_in_turn(decoder: Decoder) -> None:
     await of_instances(decoder, decoders.PROCESSES_MAX + 3)
     assert 0 < len(running(decoder)) <= decoders.PROCESSES_MAX
