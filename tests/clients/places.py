@@ -1,6 +1,7 @@
 """Where clients come in: an instance with its ways, on brokers of our own or on an Apache Kafka."""
 
 import json
+import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -38,8 +39,9 @@ class Place:
         self._logs = logs
 
     def logs(self, instance: str, topic: str, partition: int) -> list[Path]:
-        """The directories of one partition, a replica each."""
-        return sorted(self._logs.rglob(f"{instance}.{topic}-{partition}"))
+        """The directories of one partition, a replica each. Others' may be deleted meanwhile."""
+        wanted = f"{instance}.{topic}-{partition}"
+        return sorted(Path(one, wanted) for one, names, _ in os.walk(self._logs) if wanted in names)
 
     def instance(self, name: str, *protocols: str) -> "Instance":
         """A new one; unless only these ways are wanted, with all of them, a user and a provider of tokens."""
