@@ -264,9 +264,10 @@ COLOURED = """plot => {
 
 
 def wait_until_drawn(page: Page, label: str) -> None:
-    """Until the chart has pixels in the colours of lines: an empty one has only grey ones."""
+    """Until the chart has pixels in the colours of lines: an empty one has only grey ones. What is recorded
+    comes after two times 15 s: until it is, and until the page asks for it."""
     plot = page.get_by_role("img", name=label)
-    page.wait_for_function(COLOURED, arg=plot.element_handle())
+    page.wait_for_function(COLOURED, arg=plot.element_handle(), timeout=60_000)
 
 
 def test_suspend_resume_delete(page: Page) -> None:
