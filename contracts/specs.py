@@ -67,6 +67,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Connections of one client address; one more is reset (`connections_per_ip_max`)."""
     connection_rate_max: int = 2_000
     """New connections per second; one more is reset (`connection_rate_max`)."""
+    controller_mutation_rate_max: int = 50
+    """Partitions created and deleted per second, and eleven times as many at once (KIP-599): beyond it
+    THROTTLING_QUOTA_EXCEEDED, or throttle_time_ms for old clients."""
     message_bytes_max: int = 1_048_588
     """One record batch, Kafka's max.message.bytes: MESSAGE_TOO_LARGE. Topics may have less."""
     request_bytes_max: int = 100 * 1024 * 1024

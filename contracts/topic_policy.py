@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from contracts.shapes import matching
 from contracts.specs import Engine, Limits
+from contracts.units import counted
 
 MIB: Final = 1024 * 1024
 GIB: Final = 1024 * MIB
@@ -288,6 +289,15 @@ def creation_defaults(capacity_bytes: int, written: Limits | None = None) -> dic
         defaults[RETENTION_MS] = str(applied_retention_ms(RETENTION_MS_DEFAULT, written))
         defaults[MAX_MESSAGE_BYTES] = str(written.message_bytes_max)
     return defaults
+
+
+def mutation_rate_fault(limits: Limits, wait_ms: int) -> str:
+    """Why no partitions may be created or deleted now, and when they may."""
+    rate = counted(limits.controller_mutation_rate_max, "partition")
+    return (
+        f"the instance creates and deletes {rate} a second at most (controller_mutation_rate_max), "
+        f"and is ahead of that: try again in {counted(-(-wait_ms // 1000), 'second')}"
+    )
 
 
 def partitions_fault(present: int, wanted: int, limits: Limits) -> str | None:

@@ -222,6 +222,7 @@ _OPTIONS: Final = {
     "limits.partitions_max": "--partitions-max",
     "limits.partitions_default": "--partitions-default",
     "limits.connections_max": "--connections-max",
+    "limits.controller_mutation_rate_max": "--controller-mutation-rate-max",
     "limits.message_bytes_max": "--message-bytes-max",
     "full_behaviour": "--full-behaviour",
     "request_percent": "--request-percent",

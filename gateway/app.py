@@ -17,6 +17,7 @@ from gateway.handover import Giver, take
 from gateway.listeners import ListenerSet
 from gateway.metrics import WorkerCollector
 from gateway.reporter import Reporter
+from gateway.shared_buckets import SharedBuckets
 from gateway.shared_ports import Place
 from gateway.shared_table import SharedTable
 from gateway.worker import Worker
@@ -27,7 +28,7 @@ from runtime.holdings import HoldingsTeller
 from runtime.internal_http import InternalClient
 from runtime.life import LIFE
 from runtime.logs import get_logger
-from runtime.machine import THIS_MACHINE, Machine
+from runtime.machine import THIS_MACHINE, Machine, machine_boot_id
 from runtime.master_address import ReferredAddress
 from runtime.process import read_secret, write_run_file
 from runtime.spec_book import Changed
@@ -64,7 +65,9 @@ class Gateway:
         check_kio_version()
         self.config = config
         secret = read_secret(config.secret_file)
-        self.worker = Worker(config, secret, SharedTable(config.shared_table, config.worker), machine)
+        table = SharedTable(config.shared_table, config.worker)
+        boot_id = machine_boot_id() if machine.boot_id is None else machine.boot_id
+        self.worker = Worker(config, secret, table, SharedBuckets(config.shared_buckets, boot_id), machine)
         self.listeners = ListenerSet(self.worker, inherited)
         self._tasks = Supervised()
         self._client = (

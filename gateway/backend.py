@@ -309,20 +309,20 @@ class Backend:
                 counts[name] = len(topic.partitions)
         return counts
 
-    async def missing_topics(self, instance_id: str, names: Collection[str]) -> set[str]:
-        """Which of a tenant's topics are not there. Raises: KafkaUnavailable."""
+    async def partitions_of(self, instance_id: str, names: Collection[str]) -> dict[str, int]:
+        """Partitions of those of a tenant's topics that are there, by the tenant's names.
+        Raises: KafkaUnavailable."""
         if not names:
-            return set()
+            return {}
         asked = tuple(
             MetadataRequestTopic(name=TopicName(physical_name(instance_id, name))) for name in names
         )
         answer = await self.ask_any(MetadataRequest(topics=asked, allow_auto_topic_creation=False))
-        there = {
-            tenant_name(instance_id, topic.name)
+        return {
+            tenant_name(instance_id, topic.name) or "": len(topic.partitions)
             for topic in answer.topics
             if topic.error_code is not ErrorCode.unknown_topic_or_partition
         }
-        return set(names) - there
 
     async def topic_names(self, instance_id: str, topic_ids: Collection[UUID]) -> dict[UUID, str]:
         """The tenant's names of those that are an instance's, which pays for the question where the brokers

@@ -26,6 +26,7 @@ class GatewayConfig:
     """What clusters of Apache Kafka are entered with: a folder each, by its name."""
     metrics: tuple[str, int] | None = None
     shared_table: Path | None = None
+    """Where workers of this machine count connections together; beside it is what they share of buckets."""
     take_over: int | None = None
     """The process id of a worker whose listening sockets this one goes on with (ADR-0051)."""
     drain_ms: int = 10_000
@@ -41,6 +42,12 @@ class GatewayConfig:
     named_tls: TlsFiles | None = None
     """The certificate there; None: that of vports."""
     timeouts: Timeouts = field(default_factory=Timeouts)
+
+    @property
+    def shared_buckets(self) -> Path | None:
+        """Where they share buckets."""
+        table = self.shared_table
+        return None if table is None else table.with_name(f"{table.name}.buckets")
 
     @property
     def worker(self) -> int:

@@ -6,6 +6,7 @@ from typing import Final
 
 from gateway.apis import APIS
 from gateway.backend import Backend
+from gateway.mutation_bucket import MutationBucket
 from gateway.served import ServedInstance
 from gateway.session.ordering import Exchange
 from runtime.durations import Durations, durations, observe
@@ -29,7 +30,7 @@ class AnswerTimes:
 class InstanceHost:
     """Of one instance on one worker, for all its sessions."""
 
-    __slots__ = ("_backend", "_pacing", "_served", "_times", "now_ms", "turn_is_over")
+    __slots__ = ("_backend", "_pacing", "_served", "_times", "mutations", "now_ms", "turn_is_over")
 
     def __init__(
         self,
@@ -38,9 +39,12 @@ class InstanceHost:
         times: AnswerTimes,
         backend: Callable[[str], Backend],
         now_ms: Callable[[], int],
+        mutations: MutationBucket,
     ) -> None:
         self.now_ms: Callable[[], int] = now_ms
         """The time, monotonic."""
+        self.mutations = mutations
+        """The rate at which the instance creates and deletes partitions."""
         self._served = served
         self._pacing = pacing
         self._times = times

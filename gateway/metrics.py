@@ -64,6 +64,7 @@ class WorkerCollector(Collector):
         yield from self._named_port()
         yield from self._injected_faults()
         yield self._client_metrics()
+        yield self._mutations()
         yield self._answer_time()
         yield from self._waits()
         backlog = GaugeMetricFamily(
@@ -123,6 +124,17 @@ class WorkerCollector(Collector):
             for outcome, count in tuple(served.client_metrics.pushes.items()):
                 pushes.add_metric([instance_id, str(outcome)], count)
         return pushes
+
+    def _mutations(self) -> CounterMetricFamily:
+        mutations = CounterMetricFamily(
+            "portico_gateway_mutations",
+            "Partitions that clients wanted to create or delete, by what came of it",
+            labels=["instance", "outcome"],
+        )
+        for instance_id, served in tuple(self._worker.served.items()):
+            for outcome, partitions in tuple(served.mutations.items()):
+                mutations.add_metric([instance_id, outcome], partitions)
+        return mutations
 
     def _answer_time(self) -> Any:
         answer_times = self._worker.times

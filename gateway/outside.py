@@ -203,7 +203,7 @@ class Outside:
             self._spends(of_listing_us(served.partitions_counted))
         return counts
 
-    async def missing_topics(self, names: Collection[str]) -> set[str]:
-        """Which of these topics are not there. Raises: ConnectionStop."""
+    async def partitions_of(self, names: Collection[str]) -> dict[str, int]:
+        """Partitions of those of these topics that are there. Raises: ConnectionStop."""
         with _reached():
-            return await self._backend.missing_topics(self._served.instance_id, names)
+            return await self._backend.partitions_of(self._served.instance_id, names)

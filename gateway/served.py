@@ -134,6 +134,8 @@ class ServedInstance:
         """Set when a fault has begun or ended; then another event stands here."""
         self.held_back_bytes = 0
         """Bytes of requests that injected faults keep waiting, as far as they were read."""
+        self.mutations: Counter[str] = Counter()
+        """Partitions created and deleted by its clients, and those refused, by `mutation_bucket.Outcome`."""
         self.fault_hits: Counter[str] = Counter()
         """Requests, or connections, that a fault has hit, by its kind."""
         self._collected_bytes = 0

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from contracts.quota import NO_NODE, Direction
-from contracts.specs import ClusterSpec, Engine, InstanceSpec, Listener
+from contracts.specs import ClusterSpec, Engine, InstanceSpec, Limits, Listener
 from gateway.backend import Backend
 from gateway.causes import DisconnectCause
 from gateway.certificates import Certificates
@@ -15,6 +15,7 @@ from gateway.config import GatewayConfig
 from gateway.connection import Connection
 from gateway.dial import Way
 from gateway.instance_host import AnswerTimes, InstanceHost
+from gateway.mutation_bucket import MutationBucket
 from gateway.outside import AskUpstream, Control, Outside
 from gateway.rules.client_metrics import ClientMetrics, Read
 from gateway.rules.limits import ConnectionCounts, admission_fault
@@ -22,6 +23,7 @@ from gateway.rules.logins import Logins
 from gateway.rules.whitelist import shown_address
 from gateway.served import ServedInstance
 from gateway.session.session import Session
+from gateway.shared_buckets import SharedBuckets
 from gateway.shared_table import SharedTable
 from gateway.sockets import ReceiveBuffer, StreamSocket, prepare, reset
 from gateway.splicing import SplicePipe
@@ -33,6 +35,7 @@ from runtime.logs import get_logger
 from runtime.machine import Machine
 from runtime.pacing import Pacing
 from runtime.upstream import Upstreams
+from traffic.mutation_rate import MutationRate
 from traffic.point import TrafficPoint
 from traffic.relayed import RelayedFlows
 from wire.framing import Buffer
@@ -63,7 +66,12 @@ class Worker:
     """What connections share."""
 
     def __init__(
-        self, config: GatewayConfig, secret: str | None, table: SharedTable, machine: Machine
+        self,
+        config: GatewayConfig,
+        secret: str | None,
+        table: SharedTable,
+        buckets: SharedBuckets,
+        machine: Machine,
     ) -> None:
         self.config = config
         self.clock = machine.clock
@@ -106,6 +114,7 @@ class Worker:
         self.connections_to_nobody = 0
         """At a socket that vips share, to an address that is no instance's."""
         self._table = table
+        self._buckets = buckets
         self._logged_in_second = (0, 0)
 
     # Instances
@@ -121,7 +130,12 @@ class Worker:
         served.set_full(self.point.relays.full(spec.instance_id))
         self.served[spec.instance_id] = served
         self._hosts[spec.instance_id] = InstanceHost(
-            served, self.pacing, self.times, self.backend, self.clock.monotonic_ms
+            served,
+            self.pacing,
+            self.times,
+            self.backend,
+            self.clock.monotonic_ms,
+            MutationBucket(served, self._buckets, self._mutation_rate, self.clock.monotonic_ns),
         )
         return served
 
@@ -130,6 +144,11 @@ class Worker:
         assert not served.connections
         self.pacing.leave(served.turn)
         del self.served[served.instance_id], self._hosts[served.instance_id]
+
+    def _mutation_rate(self, limits: Limits) -> MutationRate:
+        """Of an instance here: machines have the rate in parts, by their workers."""
+        here = self._table.workers
+        return MutationRate(limits.controller_mutation_rate_max, here, max(here, self.point.gateway_count))
 
     # Clusters
 
@@ -411,4 +430,5 @@ class Worker:
         for backend in self._backends.values():
             backend.close()
         self._table.close()
+        self._buckets.close()
         self.pipe.close()

@@ -26,6 +26,7 @@ _LIMITS: Final = {
     "connectionsMax": "connections_max",
     "connectionsPerIpMax": "connections_per_ip_max",
     "connectionRateMax": "connection_rate_max",
+    "controllerMutationRateMax": "controller_mutation_rate_max",
     "messageBytesMax": "message_bytes_max",
     "requestBytesMax": "request_bytes_max",
     "retentionMsMax": "retention_ms_max",

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random, SystemRandom
 from typing import Final
 from uuid import UUID
@@ -26,6 +27,14 @@ class Machine:
     def uuid4(self) -> UUID:
         """A random one."""
         return UUID(int=self.random.getrandbits(128), version=4)
+
+
+def machine_boot_id() -> str:
+    """What the kernel calls this run of the machine, "" where it does not say."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
 
 
 THIS_MACHINE: Final = Machine()

@@ -102,14 +102,6 @@ class LogFiles:
         self._warm_bytes -= self._warm.pop(segment, 0)
 
 
-def machine_boot_id() -> str:
-    """What the kernel calls this run of the machine, "" where it does not say."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""
-
-
 def write_fully(fd: int, data: Buffer, position: int) -> None:
     """Write all of `data` at `position`.
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from broker.log.damage import Damage, DamageKind
 from broker.log.errors import LogError, StorageFailed
-from broker.log.files import LogFiles, machine_boot_id
+from broker.log.files import LogFiles
 from broker.log.instance_shares import InstanceShares
 from broker.log.load_report import LoadReport
 from broker.log.loading import load_log, new_log
@@ -23,6 +23,7 @@ from broker.storage.flushing import Flushing
 from broker.storage.jobs import CheckpointJob, CreationJob, FlushRound, NewPartition, RemovalJob, unmake_files
 from broker.storage.log_directories import LogDirectories
 from broker.storage.log_directory import Checkpoints, LogDirectory
+from runtime.machine import machine_boot_id
 
 Key = tuple[str, int]
 OnOffline = Callable[[Path, list[Key], str], None]

@@ -28,6 +28,9 @@ Cidrs = Annotated[list[str] | None, typer.Option("--whitelist", metavar="CIDR", 
 AllowAll = Annotated[bool, typer.Option("--allow-all", help="Admit every address.")]
 Count = Annotated[int | None, typer.Option(min=1)]
 PartitionsDefault = Annotated[int | None, typer.Option(min=1, help="Of a topic made without a number.")]
+MutationRateMax = Annotated[
+    int | None, typer.Option(min=1, help="Partitions that clients create and delete per second.")
+]
 MessageBytesMax = Annotated[int | None, typer.Option(min=1, help="The largest batch of records.")]
 FullBehaviour = Annotated[str | None, typer.Option(metavar="reject|stall", help="What a full instance does.")]
 RequestPercent = Annotated[
@@ -55,6 +58,7 @@ def _chosen(
     partitions_max: Count = None,
     partitions_default: PartitionsDefault = None,
     connections_max: Count = None,
+    controller_mutation_rate_max: MutationRateMax = None,
     message_bytes_max: MessageBytesMax = None,
     full_behaviour: FullBehaviour = None,
     request_percent: RequestPercent = None,
@@ -67,6 +71,7 @@ def _chosen(
         "partitions_max": partitions_max,
         "partitions_default": partitions_default,
         "connections_max": connections_max,
+        "controller_mutation_rate_max": controller_mutation_rate_max,
         "message_bytes_max": message_bytes_max,
     }
     given = {
@@ -351,6 +356,7 @@ def _answer(item: Any) -> Answer:
             ("partitions", f"{item['partitions'] or 0} of {limits['partitions_max']}"),
             ("partitions of a new topic", limits["partitions_default"]),
             ("connections", f"{item['connections']} of {limits['connections_max']}"),
+            ("partitions created and deleted", f"{limits['controller_mutation_rate_max']}/s"),
             ("admits", admits),
             ("when full", item["full_behaviour"]),
             ("auto-create topics", "yes" if item["auto_create_topics"] else "no"),

@@ -1,5 +1,5 @@
-"""CreatePartitions 0-3: the partition limit. An explicit assignment counts as its number of partitions, as in
-CreateTopics."""
+"""CreatePartitions 0-3: the partition limit, and the rate at which partitions are created (refused from
+version 3 on, KIP-599). An explicit assignment counts as its number of partitions, as in CreateTopics."""
 
 from dataclasses import replace
 from functools import partial
@@ -9,6 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from contracts.acls import Operation
 from contracts.topic_policy import partitions_fault
+from gateway.mutation_quota import MutationQuota
 from gateway.rules.topic_rules import placement_fault
 from gateway.session.call import Answer, Call, Later
 from gateway.session.deps import ChangesPartitions
@@ -29,6 +30,7 @@ def on_request(call: Call, request: CreatePartitionsRequest) -> Later:
 
 
 async def _grown(call: Call, request: CreatePartitionsRequest, deps: ChangesPartitions) -> Answer:
+    quota = MutationQuota(call)
     async with deps.changing_partitions():
         counts = await deps.partition_counts()
         present = sum(counts.values())
@@ -36,16 +38,21 @@ async def _grown(call: Call, request: CreatePartitionsRequest, deps: ChangesPart
         refusals: list[_Refusal] = []
         for topic in request.topics:
             refusal = _refusal(call, topic, counts, present)
+            # A topic that is not there adds nothing: the backend answers for it.
+            added = max(0, topic.count - counts[topic.name]) if topic.name in counts else 0
+            if refusal is None and not (request.validate_only or quota.admits(topic.name, added)):
+                refusal = _Refusal(topic.name, ErrorCode.throttling_quota_exceeded, quota.refusal)
             if refusal is not None:
                 refusals.append(refusal)
                 continue
             accepted.append(replace(topic, assignments=None))
-            # A topic that is not there adds nothing: the backend answers for it.
-            present += max(0, topic.count - counts[topic.name]) if topic.name in counts else 0
+            present += added
         response = call.response()
         if accepted:
             response = await deps.ask_controller(replace(request, topics=tuple(accepted)))
-        return Answer(with_entries(response, "results", [refusal._asdict() for refusal in refusals]))
+            quota.settle((result.name, result.error_code) for result in response.results)
+        response = with_entries(response, "results", [refusal._asdict() for refusal in refusals])
+        return Answer(quota.told(response))
 
 
 def _refusal(

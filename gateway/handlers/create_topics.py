@@ -1,4 +1,5 @@
-"""CreateTopics 2-7: names by Kafka's rules before mapping, configs by the policy table, the partition limit.
+"""CreateTopics 2-7: names by Kafka's rules before mapping, configs by the policy table, the partition limit,
+the rate at which partitions are created (refused from version 6 on, KIP-599).
 
 Refused topics are answered here, the others are asked for in the tenant's place, with segment.bytes put in
 and without configs that change nothing here. From version 5 on the answer shows configs, as the limits of the
@@ -25,6 +26,7 @@ from contracts.topic_policy import (
     partitions_fault,
     stored_value,
 )
+from gateway.mutation_quota import MutationQuota
 from gateway.rules.topic_rules import placement_fault, replication_factor
 from gateway.session.call import Answer, Call, Later
 from gateway.session.deps import ChangesPartitions
@@ -129,7 +131,8 @@ async def _created(
     refusals: list[_Refusal],
     deps: ChangesPartitions,
 ) -> Answer:
-    """Refuse what goes beyond the partition limit, have the rest created."""
+    """Refuse what goes beyond the partition limit or the rate, have the rest created."""
+    quota = MutationQuota(call)
     async with deps.changing_partitions():
         counts = await deps.partition_counts()
         present = sum(counts.values())
@@ -137,15 +140,19 @@ async def _created(
         for topic in topics:
             wanted = max(1, topic.num_partitions) if topic.name not in counts else 0
             fault = partitions_fault(present, wanted, call.spec.limits)
-            if fault is None:
+            if fault is not None:
+                refusals.append(_Refusal(topic.name, ErrorCode.policy_violation, fault))
+            elif request.validate_only or quota.admits(topic.name, wanted):
                 present += wanted
                 accepted.append(topic)
             else:
-                refusals.append(_Refusal(topic.name, ErrorCode.policy_violation, fault))
-        if not accepted:
-            return Answer(_merged(call.response(), refusals))
-        response = await deps.ask_controller(replace(request, topics=tuple(accepted)))
-        return Answer(_merged(_as_applied(call, response), refusals))
+                refusals.append(_Refusal(topic.name, ErrorCode.throttling_quota_exceeded, quota.refusal))
+        response = call.response()
+        if accepted:
+            created = await deps.ask_controller(replace(request, topics=tuple(accepted)))
+            quota.settle((topic.name, topic.error_code) for topic in created.topics)
+            response = _as_applied(call, created)
+        return Answer(quota.told(_merged(response, refusals)))
 
 
 def _as_applied(call: Call, response: CreateTopicsResponse) -> CreateTopicsResponse:

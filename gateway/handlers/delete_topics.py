@@ -1,34 +1,47 @@
-"""DeleteTopics 1-6, by name or (6) by id: the rewrite, topics with address lists, and ids that are not the
-instance's own, which stay here."""
+"""DeleteTopics 1-6, by name or (6) by id: the rewrite, topics with address lists, ids that are not the
+instance's own, which stay here, and the rate at which partitions are deleted (refused from version 5 on,
+KIP-599)."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any, NamedTuple, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
 from contracts.acls import Operation
+from gateway.mutation_quota import MutationQuota
 from gateway.owned_topics import Decision, with_ids_known
-from gateway.session.call import Call, Forward
+from gateway.session.call import Call, Forward, Later, Outcome
+from gateway.session.deps import ChangesPartitions
 from gateway.topic_access import split
 from wire.build import with_entries
-from wire.messages import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from wire.messages import DeleteTopicsRequest, DeleteTopicsResponse
+
+_Wanted: TypeAlias = tuple[Any, str]
+"""An entry of the request, and the topic's name."""
+_Refusal: TypeAlias = dict[str, object]
+
+
+class _Noted(NamedTuple):
+    """What the reply is completed with."""
+
+    refused: list[_Refusal]
+    quota: MutationQuota
 
 
 def on_request(call: Call, request: DeleteTopicsRequest) -> Decision:
-    """Leave out the topics this client may not use."""
+    """Leave out the topics this client may not use, and what the instance has no rate for."""
     if not hasattr(request, "topics"):
         kept, refused = split(request.topic_names, partial(_is_refused, call))
-        if refused:
-            call.exchange.notes = [_refusal(name) for name in refused]
-            request = replace(request, topic_names=kept)
-        return Forward(request)
+        return _counted_first(call, request, [(name, name) for name in kept], list(map(_refusal, refused)))
     ids = (topic.topic_id for topic in request.topics)
     return with_ids_known(call, ids, partial(_decided, call, request))
 
 
 def _decided(call: Call, request: DeleteTopicsRequest) -> Decision:
-    kept: list[DeleteTopicState] = []
-    refused: list[dict[str, object]] = []
+    kept: list[_Wanted] = []
+    refused: list[_Refusal] = []
     for topic in request.topics:
         topic_id = topic.topic_id
         name = topic.name if topic_id is None else call.instance.topic_ids.name(topic_id)
@@ -40,21 +53,65 @@ def _decided(call: Call, request: DeleteTopicsRequest) -> Decision:
         elif _is_refused(call, name):
             refused.append(_refusal(topic.name) | {"topic_id": topic_id})
         else:
-            kept.append(topic)
+            kept.append((topic, name))
     if not kept and refused:
         return call.answer(responses=refused)
-    call.exchange.notes = refused
-    return Forward(replace(request, topics=tuple(kept)))
+    return _counted_first(call, request, kept, refused)
 
 
 def _is_refused(call: Call, name: str) -> bool:
     return call.refuses_topic(name, Operation.DELETE)
 
 
-def _refusal(name: str | None) -> dict[str, object]:
+def _refusal(name: str | None) -> _Refusal:
     return {"name": name, "error_code": ErrorCode.topic_authorization_failed}
+
+
+def _counted_first(
+    call: Call, request: DeleteTopicsRequest, wanted: Sequence[_Wanted], refused: list[_Refusal]
+) -> Later:
+    """The rate needs the partitions of what is deleted."""
+    return Later(partial(_within_rate, call, request, wanted, refused))
+
+
+async def _within_rate(
+    call: Call,
+    request: DeleteTopicsRequest,
+    wanted: Sequence[_Wanted],
+    refused: list[_Refusal],
+    deps: ChangesPartitions,
+) -> Outcome:
+    counts = await deps.partitions_of({name for _, name in wanted})
+    quota = MutationQuota(call)
+    kept = []
+    for entry, name in wanted:
+        if quota.admits(name, counts.get(name, 0)):
+            kept.append(entry)
+            continue
+        refusal = {"error_code": ErrorCode.throttling_quota_exceeded, "error_message": quota.refusal}
+        refused.append(
+            {"name": entry.name, "topic_id": entry.topic_id, **refusal}
+            if hasattr(entry, "topic_id")
+            else {"name": name, **refusal}
+        )
+    if not kept and refused:
+        answer = call.answer(responses=refused)
+        return answer._replace(response=quota.told(answer.response))
+    call.exchange.notes = _Noted(refused, quota)
+    if not hasattr(request, "topics"):
+        return Forward(replace(request, topic_names=tuple(kept)))
+    return Forward(replace(request, topics=tuple(kept)))
 
 
 def on_response(call: Call, response: DeleteTopicsResponse) -> DeleteTopicsResponse:
     """Answer for those left out."""
-    return with_entries(response, "responses", call.exchange.notes) if call.exchange.notes else response
+    refused, quota = call.exchange.notes
+    quota.settle((_name(call, one), one.error_code) for one in response.responses)
+    answer: DeleteTopicsResponse = quota.told(with_entries(response, "responses", refused))
+    return answer
+
+
+def _name(call: Call, result: Any) -> str | None:
+    """The topic's, also of one that was named by its id."""
+    topic_id = getattr(result, "topic_id", None)
+    return call.instance.topic_ids.name(topic_id) if result.name is None and topic_id else result.name

@@ -21,6 +21,7 @@ from contracts.acls import Operation, ResourceType
 from contracts.names import topic_name_fault
 from contracts.specs import Engine
 from contracts.topic_policy import creation_defaults
+from gateway.mutation_quota import MutationQuota
 from gateway.rules.acls import NOT_ASKED
 from gateway.session.call import Call, Forward, ForwardBody, Later
 from gateway.session.deps import ChangesPartitions
@@ -102,16 +103,22 @@ async def _created(call: Call, request: MetadataRequest, names: set[str], deps: 
     """Create those of the legal names that are missing; what fails shows as a missing topic.
 
     Our own controller holds the instance to its limit, so nothing is counted here: a count looks at all
-    topics, and clients send requests like this all the time.
+    topics, and clients send requests like this all the time. What the instance has no rate for now is made
+    when they ask again.
     """
     async with deps.changing_partitions():
-        missing = await deps.missing_topics(names)
+        missing = names - (await deps.partitions_of(names)).keys()
         room = call.spec.limits.partitions_max
         if missing and call.cluster.spec.engine is Engine.APACHE:  # its controller knows no limit
             room -= sum((await deps.partition_counts()).values())
-        wanted = sorted(missing)[: max(0, room) // call.spec.limits.partitions_default]
+        each = call.spec.limits.partitions_default
+        wanted = sorted(missing)[: max(0, room) // each]
+        quota = MutationQuota(call)
         for start in range(0, len(wanted), _PORTION):
-            await deps.ask_controller(_creation(call, wanted[start : start + _PORTION]))
+            portion = [name for name in wanted[start : start + _PORTION] if quota.admits(name, each)]
+            if portion:
+                created = await deps.ask_controller(_creation(call, portion))
+                quota.settle((topic.name, topic.error_code) for topic in created.topics)
     return Forward(request)
 
 

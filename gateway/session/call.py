@@ -12,7 +12,7 @@ from gateway.rules.acls import Rights
 from gateway.session.conversation import Conversation
 from gateway.session.deps import Deps
 from gateway.session.ordering import Exchange
-from gateway.session.surroundings import Cluster
+from gateway.session.surroundings import Cluster, Mutations
 from gateway.stops import ConnectionStop
 from wire.build import response
 from wire.codec import response_class
@@ -109,6 +109,11 @@ class Call:
         return written_limits(self.spec.limits, self.cluster.spec.engine)
 
     @property
+    def mutations(self) -> Mutations:
+        """The rate at which the instance creates and deletes partitions."""
+        return self.conversation.host.mutations
+
+    @property
     def node_id(self) -> int | None:
         """The broker that the request goes to; None: whichever."""
         return self.conversation.node_id
@@ -149,6 +154,12 @@ class Call:
     def refuses_of_cluster(self, operation: Operation) -> bool:
         """Whether no ACL allows the client this of the instance as a whole."""
         return self.refuses(ResourceType.CLUSTER, CLUSTER_NAME, operation)
+
+    def mute(self, throttle_ms: int) -> None:
+        """Take no further request of the connection for so long, as the answer to this one says."""
+        if throttle_ms > 0:
+            until_ms = self.conversation.host.now_ms() + throttle_ms
+            self.conversation.muted_until_ms = max(self.conversation.muted_until_ms, until_ms)
 
     def response(self, **known: object) -> Payload:
         """A response to this request; fields its version does not have are left out."""

@@ -42,6 +42,7 @@ class Conversation:
         "host",
         "instance",
         "login",
+        "muted_until_ms",
         "node_id",
         "now_ns",
         "place",
@@ -108,6 +109,8 @@ class Conversation:
         """Its client id, as it said it first in a request that was decoded, cut."""
         self.client_instance_id: UUID | None = None
         """Whose metrics came by this connection (KIP-714)."""
+        self.muted_until_ms = 0
+        """Until when no request is taken, because the instance creates and deletes too much; 0: as ever."""
         self.throttled: ThrottledTime | None = None
         """None, as most often: no answer told it to wait."""
 

@@ -55,8 +55,8 @@ class ChangesPartitions(Protocol):
     async def partition_counts(self) -> dict[str, int]:
         """Partitions of every topic of the instance."""
 
-    async def missing_topics(self, names: Collection[str]) -> set[str]:
-        """Which of these topics are not there."""
+    async def partitions_of(self, names: Collection[str]) -> dict[str, int]:
+        """Partitions of those of these topics that are there."""
 
     async def ask_controller(self, request: Payload) -> Any:
         """The controller's answer to a request, both in the tenant's names."""

@@ -235,10 +235,10 @@ def mapped_reply(conversation: Conversation, exchange: Exchange, frame: memoryvi
     """
     instance = conversation.instance
     _, decoded = decode_response(bytes(frame[4:]), exchange.api_key, exchange.api_version)
-    _note_wait(conversation, decoded)
     response = rewrite_response(decoded, instance.scope, instance.views[conversation.entrance])
     if exchange.handler is not None:
         response = exchange.handler.on_response(Call(conversation, exchange), response)
+    _note_wait(conversation, response)
     answer = framed_response(response, exchange.correlation_id)
     if exchange.api_key == _METADATA and not exchange.notes and not instance.tells_clients_apart:
         instance.kept_answers.keep(conversation.entrance, _METADATA, exchange.api_version, frame, answer)

@@ -171,7 +171,7 @@ class Requests:
         if not _SIZE_MIN <= size <= instance.request_bytes_max:
             self._check_size(size)
         row = conversation.rows.get((api_key, api_version)) or self._row_of_others(api_key, api_version)
-        if instance.faults is not None or conversation.place is not None:
+        if instance.faults is not None or conversation.place is not None or conversation.muted_until_ms:
             wait_ms = self._wait_ms(api_key, 4 + size, len(chunk) - at)
             if wait_ms:
                 self.waits = HeldBack(wait_ms)
@@ -218,6 +218,11 @@ class Requests:
     def _wait_ms(self, api_key: int, frame_bytes: int, read_bytes: int) -> int:
         """How long the next request is kept waiting, with the `read_bytes` that are here."""
         conversation = self._conversation
+        if conversation.muted_until_ms:
+            wait_ms = conversation.muted_until_ms - conversation.host.now_ms()
+            if wait_ms > 0:
+                return wait_ms
+            conversation.muted_until_ms = 0
         if conversation.place is not None:
             wait_ms = self._payment_wait_ms(conversation.place, api_key, frame_bytes)
             if wait_ms:

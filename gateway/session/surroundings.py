@@ -130,6 +130,22 @@ class Cluster(Protocol):
         """What a broker serves, when it has been asked already; for the bootstrap listener, what all do."""
 
 
+class Mutations(Protocol):
+    """The instance's controller mutation quota (KIP-599), whichever of its clients uses it."""
+
+    def wait_ms(self) -> int:
+        """How long until it is out of debt; 0: it is not, and whatever is asked for next may be had."""
+
+    def charge(self, partitions: int) -> None:
+        """So many are created, or deleted."""
+
+    def give_back(self, partitions: int) -> None:
+        """So many were charged, and nothing has come of them."""
+
+    def refuse(self, partitions: int) -> None:
+        """Count so many as refused."""
+
+
 class Host(Protocol):
     """The process around the session, which has the clock and the account."""
 
@@ -151,6 +167,10 @@ class Host(Protocol):
 
     def spends(self, spent_us: int) -> None:
         """Others have so much work for the instance, which is to pay for it like for ours."""
+
+    @property
+    def mutations(self) -> Mutations:
+        """The rate at which the instance creates and deletes partitions."""
 
     def answered_here(self, exchange: Exchange) -> None:
         """The answer to a request is made, without a broker."""

@@ -272,6 +272,9 @@ class LimitsView(ViewModel):
     connections_max: int
     connections_per_ip_max: int
     connection_rate_max: int = Field(description="new connections per second")
+    controller_mutation_rate_max: int = Field(
+        description="partitions that clients create and delete per second; eleven times as many at once"
+    )
     message_bytes_max: int
     request_bytes_max: int
     retention_ms_max: int
@@ -289,6 +292,12 @@ class LimitsChange(RequestModel):
     )
     connection_rate_max: Annotated[int, limit("connection_rate_max")] | None = Field(
         default=None, examples=[2000]
+    )
+    controller_mutation_rate_max: Annotated[int, limit("controller_mutation_rate_max")] | None = Field(
+        default=None,
+        description="partitions that clients create and delete per second; more than 50 is the operators' to "
+        "give",
+        examples=[50],
     )
     message_bytes_max: Annotated[int, limit("message_bytes_max")] | None = Field(
         default=None, examples=[1048588]

@@ -83,6 +83,7 @@ COMMON: Final[dict[str, Word]] = {
     "connections_max": Word("connections at once", 5000),
     "connections_per_ip_max": Word("connections at once from one address", 5000),
     "connection_rate_max": Word("new connections per second", 2000),
+    "controller_mutation_rate_max": Word("partitions created and deleted per second", 50),
     "message_bytes_max": Word("the largest batch of records", 1_048_588),
     "request_bytes_max": Word("the largest request", 104_857_600),
     "retention_ms_max": Word("the longest retention that a topic may ask for", 2_592_000_000),

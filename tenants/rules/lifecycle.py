@@ -106,6 +106,7 @@ LIMIT_BOUNDS: Final[dict[str, tuple[int, int]]] = {
     "connections_max": (1, 1_000_000),
     "connections_per_ip_max": (1, 1_000_000),
     "connection_rate_max": (1, 1_000_000),
+    "controller_mutation_rate_max": (1, 10_000),
     "message_bytes_max": (1_024, 12_000_000),
     "request_bytes_max": (1_024, 100 * 1024 * 1024),
     "retention_ms_max": (60_000, 30 * 24 * 3600 * 1000),
@@ -178,6 +179,15 @@ def request_percent_faults(percent: int, default: int, is_operator: bool) -> lis
         return [
             unfit("request_percent", f"at most {default}, which goes with the rates: operators give more")
         ]
+    return []
+
+
+def mutation_rate_faults(rate: int, before: int, is_operator: bool) -> list[Fault]:
+    """What is wrong with the rate at which an instance may create and delete partitions. More than everybody
+    has, or it had before, is the operator's to give: its neighbours pay for it."""
+    most = max(before, Limits().controller_mutation_rate_max)
+    if rate > most and not is_operator:
+        return [unfit("limits.controller_mutation_rate_max", f"at most {most}: operators give more")]
     return []
 
 

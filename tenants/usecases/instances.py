@@ -148,7 +148,7 @@ class Instances:
     def create(self, caller: Caller, tenant: str, order: NewInstance) -> Instance:
         """Raises: Invalid with every fault, Conflict when the name is taken or without ports, LimitReached
         when it is more than the tenant may have or the cluster may sell."""
-        limits, faults = _limits(Limits(), order.limits)
+        limits, faults = _limits(caller, Limits(), order.limits)
         whitelist, cidr_faults = cidrs.normalise_all(order.whitelist or [], "whitelist")
         faults += _order_faults(caller, order) + cidr_faults
         faults += kafka_users.protocol_faults(order.security_protocols, serves_tls=self._serves_tls)
@@ -213,7 +213,7 @@ class Instances:
         """Resize and switches. Raises: NotFound, Invalid, Conflict, LimitReached."""
 
         def edit(connection: Connection, instance: Instance) -> Instance:
-            limits, faults = _limits(instance.limits, wanted.limits)
+            limits, faults = _limits(caller, instance.limits, wanted.limits)
             changed = instance.with_(limits=limits, **_scalars(wanted))
             faults += _change_faults(caller, changed, wanted)
             if wanted.security_protocols is not None:
@@ -540,9 +540,11 @@ def _unused_id(connection: Connection) -> str:
             return drawn
 
 
-def _limits(current: Limits, wanted: dict[str, int]) -> tuple[Limits, list[Fault]]:
+def _limits(caller: Caller, current: Limits, wanted: dict[str, int]) -> tuple[Limits, list[Fault]]:
     limits = msgspec.structs.replace(current, **wanted)
-    return limits, lifecycle.limit_faults(limits)
+    rates = limits.controller_mutation_rate_max, current.controller_mutation_rate_max
+    faults = lifecycle.limit_faults(limits)
+    return limits, faults + lifecycle.mutation_rate_faults(*rates, caller.is_operator)
 
 
 def _order_faults(caller: Caller, order: NewInstance) -> list[Fault]:

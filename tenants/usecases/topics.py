@@ -22,6 +22,7 @@ from tenants.rules.offset_reset import Planned, Wish, plan
 from tenants.store import audit
 from tenants.store.audit import Entry
 from tenants.store.engine import Store
+from tenants.usecases.mutation_rates import MutationRates
 
 Value = TypeVar("Value", str, str | None)
 
@@ -34,12 +35,13 @@ class Topics:
         self._cluster_of = cluster_of
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         """Partitions are counted and added in turns, per instance."""
+        self._mutation_rates = MutationRates()
 
     async def create(
         self, caller: Caller, instance: Instance, name: str, asked: int | None, configs: dict[str, str]
     ) -> None:
         """`asked` partitions; None: the instance's number. Raises: Invalid with every fault, Conflict,
-        Unavailable.
+        TooMany, Unavailable.
         """
         partitions = instance.limits.partitions_default if asked is None else asked
         faults = [Fault("name", fault)] if (fault := topic_name_fault(name)) else []
@@ -56,7 +58,9 @@ class Topics:
             _check_room(instance.limits, in_use, partitions)
             written = topic_policy.written_limits(instance.limits, cluster.engine)
             defaults = topic_policy.creation_defaults(instance.capacity_bytes, written)
-            await topics.create(cluster, instance.id, name, partitions, defaults | _stored(configs, written))
+            configured = defaults | _stored(configs, written)
+            with self._mutation_rates.charged(instance, partitions):
+                await topics.create(cluster, instance.id, name, partitions, configured)
         detail = f"{name}: {partitions} partitions {configs or ''}".rstrip()
         await self._audit(caller, instance, "topic.create", detail)
 
@@ -72,7 +76,7 @@ class Topics:
     ) -> None:
         """Add partitions and set configs. `expected`: `topics.version_of` what the caller has seen.
 
-        Raises: NotFound, Invalid, Conflict, Stale, Unavailable.
+        Raises: NotFound, Invalid, Conflict, Stale, TooMany, Unavailable.
         """
         faults = _config_faults(configs, instance.limits)
         if faults:
@@ -105,15 +109,18 @@ class Topics:
         existing = await cluster.topics(instance.id)
         in_use = sum(len(one.partitions) for one in existing.values())
         _check_room(instance.limits, in_use, wanted - current)
-        await topics.add_partitions(cluster, instance.id, name, wanted)
+        with self._mutation_rates.charged(instance, wanted - current):
+            await topics.add_partitions(cluster, instance.id, name, wanted)
 
     async def delete(self, caller: Caller, instance: Instance, name: str) -> None:
-        """Raises: NotFound, Unavailable."""
+        """Raises: NotFound, TooMany, Unavailable."""
         _refuse_system(instance)
         cluster = await self._cluster_of(cluster_to_write(instance))
         if topic_name_fault(name) is not None:
             raise topics.no_topic(name)
-        await topics.delete(cluster, instance.id, name)
+        topic = await topics.existing(cluster, instance.id, name)
+        with self._mutation_rates.charged(instance, len(topic.partitions)):
+            await topics.delete(cluster, instance.id, name)
         await self._audit(caller, instance, "topic.delete", name)
 
     async def delete_records(

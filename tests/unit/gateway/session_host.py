@@ -19,6 +19,7 @@ from contracts.names import physical_name
 from contracts.specs import BrokerAddress, ClusterSpec, InstanceSpec, InstanceState, Limits, Listener
 from contracts.users import KafkaUser, SecurityProtocol
 from gateway.apis import APIS
+from gateway.mutation_bucket import MutationBucket
 from gateway.otlp import read_metrics
 from gateway.rules.client_metrics import ClientMetrics
 from gateway.rules.logins import Logins
@@ -29,6 +30,8 @@ from gateway.session.conversation import Certificate
 from gateway.session.ordering import Exchange
 from gateway.session.session import Session
 from gateway.session.surroundings import VersionsKey
+from gateway.shared_buckets import SharedBuckets
+from traffic.mutation_rate import MutationRate
 from traffic.relayed import RelayedFlows
 from traffic.turns import Turns
 from wire.api_table import GROUP_VERSION, ApiKey, Served
@@ -95,6 +98,7 @@ class Surroundings:
         self.relay: RelayedFlows | None = None
         self.topics: dict[str, int] = {}
         self.time_ms = 0
+        self.mutations: MutationBucket
         self.topic_ids = TopicIds()
         """Whatever is asked for is `orders`."""
         self.access_orders: list[AccessOrder] = []
@@ -166,8 +170,8 @@ class Surroundings:
     async def partition_counts(self) -> dict[str, int]:
         return dict(self.topics)
 
-    async def missing_topics(self, names: Collection[str]) -> set[str]:
-        return set(names) - self.topics.keys()
+    async def partitions_of(self, names: Collection[str]) -> dict[str, int]:
+        return {name: self.topics[name] for name in names if name in self.topics}
 
 
 class Frames:
@@ -211,6 +215,12 @@ class SessionHost:
         self.around = Surroundings()
         self.around.topic_ids = served.topic_ids
         self.around.relay = relay
+        self.around.mutations = MutationBucket(
+            served,
+            SharedBuckets(None, ""),
+            lambda limits: MutationRate(limits.controller_mutation_rate_max),
+            lambda: self.around.time_ms * 1_000_000,
+        )
         self._work: Coroutine[Any, Any, Outcome] | None = None
         """What waits for room at the broker."""
         self.now_ms = 1

@@ -1,0 +1,79 @@
+"""What one request takes of its instance's controller mutation quota, by Kafka's rules (KIP-599).
+
+Strict: while the instance is in debt an entry is refused with THROTTLING_QUOTA_EXCEEDED, others go on, and
+the client comes back with it. Permissive, for versions that clients speak who do not know that error:
+everything goes on, and the client is told to wait. Either way its connection is not read for the time that
+the answer says.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+from kio.static.protocol import Payload
+
+from contracts.topic_policy import mutation_rate_fault
+from gateway.session.call import Call
+from traffic.flow import REPORTED_THROTTLE_MS_MAX
+from wire.api_table import ApiKey
+from wire.codec import duration
+
+_STRICT_FROM: Final[Mapping[int, int]] = {
+    ApiKey.METADATA: 0,  # what is missing is answered as missing, and asked for again
+    ApiKey.CREATE_TOPICS: 6,
+    ApiKey.CREATE_PARTITIONS: 3,
+    ApiKey.DELETE_TOPICS: 5,
+}
+_GOES_ON: Final = (ErrorCode.none, ErrorCode.request_timed_out)
+
+
+class MutationQuota:
+    """Of one request; its entries go by a topic's name."""
+
+    __slots__ = ("_call", "_charged", "_is_strict", "throttle_ms")
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self._charged: Counter[str] = Counter()
+        self._is_strict = call.api_version >= _STRICT_FROM[call.api_key]
+        self.throttle_ms = 0
+        """What the answer says; 0: the request was within the rate."""
+
+    def admits(self, topic: str, partitions: int) -> bool:
+        """Charge an entry that creates or deletes so many; False: it is refused."""
+        if not partitions:
+            return True
+        mutations = self._call.mutations
+        if self._is_strict and (wait_ms := mutations.wait_ms()):
+            mutations.refuse(partitions)
+            self.throttle_ms = min(REPORTED_THROTTLE_MS_MAX, wait_ms)
+            return False
+        mutations.charge(partitions)
+        self._charged[topic] += partitions
+        if not self._is_strict:
+            self.throttle_ms = min(REPORTED_THROTTLE_MS_MAX, mutations.wait_ms())
+        return True
+
+    @property
+    def refusal(self) -> str:
+        """What a refused entry's message says."""
+        return mutation_rate_fault(self._call.spec.limits, self.throttle_ms)
+
+    def settle(self, results: Iterable[tuple[str | None, ErrorCode]]) -> None:
+        """The cluster has said what became of the entries: what it refuses costs nothing."""
+        failed = {topic for topic, error_code in results if error_code not in _GOES_ON}
+        given_back = sum(self._charged.pop(topic, 0) for topic in failed if topic is not None)
+        if given_back:
+            self._call.mutations.give_back(given_back)
+
+    def told(self, response: Any) -> Payload:
+        """The response, which says how long the client is to wait; its connection does."""
+        if not self.throttle_ms:
+            answer: Payload = response
+            return answer
+        self._call.mute(self.throttle_ms)
+        throttle_time = max(response.throttle_time, duration(self.throttle_ms))
+        waiting: Payload = replace(response, throttle_time=throttle_time)
+        return waiting
