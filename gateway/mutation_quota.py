@@ -32,12 +32,13 @@ _GOES_ON: Final = (ErrorCode.none, ErrorCode.request_timed_out)
 class MutationQuota:
     """Of one request; its entries go by a topic's name."""
 
-    __slots__ = ("_call", "_charged", "_is_strict", "throttle_ms")
+    __slots__ = ("_call", "_charged", "_is_strict", "_wait_ms", "throttle_ms")
 
     def __init__(self, call: Call) -> None:
         self._call = call
         self._charged: Counter[str] = Counter()
         self._is_strict = call.api_version >= _STRICT_FROM[call.api_key]
+        self._wait_ms = call.mutations.wait_ms() if self._is_strict else 0
         self.throttle_ms = 0
         """What the answer says; 0: the request was within the rate."""
 
@@ -46,15 +47,23 @@ class MutationQuota:
         if not partitions:
             return True
         mutations = self._call.mutations
-        if self._is_strict and (wait_ms := mutations.wait_ms()):
+        if self._wait_ms:
             mutations.refuse(partitions)
-            self.throttle_ms = min(REPORTED_THROTTLE_MS_MAX, wait_ms)
+            self.throttle_ms = min(REPORTED_THROTTLE_MS_MAX, self._wait_ms)
             return False
         mutations.charge(partitions)
         self._charged[topic] += partitions
-        if not self._is_strict:
-            self.throttle_ms = min(REPORTED_THROTTLE_MS_MAX, mutations.wait_ms())
+        wait_ms = mutations.wait_ms()
+        if self._is_strict:
+            self._wait_ms = wait_ms
+        else:
+            self.throttle_ms = min(REPORTED_THROTTLE_MS_MAX, wait_ms)
         return True
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether all that creates or deletes something is refused: no more need be known for that."""
+        return self._wait_ms > 0
 
     @property
     def refusal(self) -> str:

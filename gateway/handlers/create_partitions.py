@@ -30,9 +30,11 @@ def on_request(call: Call, request: CreatePartitionsRequest) -> Later:
 
 
 async def _grown(call: Call, request: CreatePartitionsRequest, deps: ChangesPartitions) -> Answer:
-    quota = MutationQuota(call)
     async with deps.changing_partitions():
-        counts = await deps.partition_counts()
+        quota = MutationQuota(call)
+        is_spent = quota.is_spent and not request.validate_only
+        names = {topic.name for topic in request.topics}
+        counts = await (deps.partitions_of(names) if is_spent else deps.partition_counts())
         present = sum(counts.values())
         accepted: list[CreatePartitionsTopic] = []
         refusals: list[_Refusal] = []

@@ -132,9 +132,11 @@ async def _created(
     deps: ChangesPartitions,
 ) -> Answer:
     """Refuse what goes beyond the partition limit or the rate, have the rest created."""
-    quota = MutationQuota(call)
     async with deps.changing_partitions():
-        counts = await deps.partition_counts()
+        quota = MutationQuota(call)
+        is_spent = quota.is_spent and not request.validate_only
+        names = {topic.name for topic in topics}
+        counts = await (deps.partitions_of(names) if is_spent else deps.partition_counts())
         present = sum(counts.values())
         accepted = []
         for topic in topics:

@@ -109,11 +109,12 @@ async def _created(call: Call, request: MetadataRequest, names: set[str], deps: 
     async with deps.changing_partitions():
         missing = names - (await deps.partitions_of(names)).keys()
         room = call.spec.limits.partitions_max
-        if missing and call.cluster.spec.engine is Engine.APACHE:  # its controller knows no limit
+        quota = MutationQuota(call)
+        is_made = missing and not quota.is_spent
+        if is_made and call.cluster.spec.engine is Engine.APACHE:  # its controller knows no limit
             room -= sum((await deps.partition_counts()).values())
         each = call.spec.limits.partitions_default
         wanted = sorted(missing)[: max(0, room) // each]
-        quota = MutationQuota(call)
         for start in range(0, len(wanted), _PORTION):
             portion = [name for name in wanted[start : start + _PORTION] if quota.admits(name, each)]
             if portion:

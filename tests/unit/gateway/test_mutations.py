@@ -178,6 +178,17 @@ def test_deleted_partitions_count(version: int, code: ErrorCode) -> None:
     assert session.around.topics == ({"b": 5} if code is QUOTA else {})
 
 
+def test_who_is_in_debt_is_refused_without_a_list_of_all_that_he_has() -> None:
+    session = host()
+    creates(session, a=BURST + 10)
+
+    async def counts() -> dict[str, int]:
+        raise AssertionError("nobody has to know")
+
+    session.around.partition_counts = counts  # type: ignore[method-assign]
+    assert codes(creates(session, a=5, b=5).topics) == {"a": NONE, "b": QUOTA}
+
+
 def test_all_that_is_to_be_deleted_may_be_refused() -> None:
     session = host()
     session.around.topics = {"a": 3}
