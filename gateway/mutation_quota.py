@@ -9,7 +9,7 @@ the answer says.
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final, TypeVar
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import Payload
@@ -20,6 +20,7 @@ from traffic.flow import REPORTED_THROTTLE_MS_MAX
 from wire.api_table import ApiKey
 from wire.codec import duration
 
+Response = TypeVar("Response", bound=Payload)
 _STRICT_FROM: Final[Mapping[int, int]] = {
     ApiKey.METADATA: 0,  # what is missing is answered as missing, and asked for again
     ApiKey.CREATE_TOPICS: 6,
@@ -77,12 +78,10 @@ class MutationQuota:
         if given_back:
             self._call.mutations.give_back(given_back)
 
-    def told(self, response: Any) -> Payload:
+    def told(self, response: Response) -> Response:
         """The response, which says how long the client is to wait; its connection does."""
         if not self.throttle_ms:
-            answer: Payload = response
-            return answer
+            return response
         self._call.mute(self.throttle_ms)
-        throttle_time = max(response.throttle_time, duration(self.throttle_ms))
-        waiting: Payload = replace(response, throttle_time=throttle_time)
-        return waiting
+        of_cluster = getattr(response, "throttle_time", duration(0))
+        return replace(response, throttle_time=max(of_cluster, duration(self.throttle_ms)))

@@ -5,9 +5,10 @@ KIP-599)."""
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from kio.schema.errors import ErrorCode
+from kio.schema.types import TopicName
 
 from contracts.acls import Operation
 from gateway.mutation_quota import MutationQuota
@@ -16,10 +17,10 @@ from gateway.session.call import Call, Forward, Later, Outcome
 from gateway.session.deps import ChangesPartitions
 from gateway.topic_access import split
 from wire.build import with_entries
-from wire.messages import DeleteTopicsRequest, DeleteTopicsResponse
+from wire.messages import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 
-_Wanted: TypeAlias = tuple[Any, str]
-"""An entry of the request, and the topic's name."""
+_Wanted: TypeAlias = tuple[str, DeleteTopicState | None]
+"""A topic's name, and its entry where the request has more than names."""
 _Refusal: TypeAlias = dict[str, object]
 
 
@@ -34,7 +35,7 @@ def on_request(call: Call, request: DeleteTopicsRequest) -> Decision:
     """Leave out the topics this client may not use, and what the instance has no rate for."""
     if not hasattr(request, "topics"):
         kept, refused = split(request.topic_names, partial(_is_refused, call))
-        return _counted_first(call, request, [(name, name) for name in kept], list(map(_refusal, refused)))
+        return _counted_first(call, request, [(name, None) for name in kept], list(map(_refusal, refused)))
     ids = (topic.topic_id for topic in request.topics)
     return with_ids_known(call, ids, partial(_decided, call, request))
 
@@ -53,7 +54,7 @@ def _decided(call: Call, request: DeleteTopicsRequest) -> Decision:
         elif _is_refused(call, name):
             refused.append(_refusal(topic.name) | {"topic_id": topic_id})
         else:
-            kept.append((topic, name))
+            kept.append((name, topic))
     if not kept and refused:
         return call.answer(responses=refused)
     return _counted_first(call, request, kept, refused)
@@ -81,26 +82,23 @@ async def _within_rate(
     refused: list[_Refusal],
     deps: ChangesPartitions,
 ) -> Outcome:
-    counts = await deps.partitions_of({name for _, name in wanted})
+    counts = await deps.partitions_of({name for name, _ in wanted})
     quota = MutationQuota(call)
-    kept = []
-    for entry, name in wanted:
+    kept: list[_Wanted] = []
+    for name, entry in wanted:
         if quota.admits(name, counts.get(name, 0)):
-            kept.append(entry)
+            kept.append((name, entry))
             continue
         refusal = {"error_code": ErrorCode.throttling_quota_exceeded, "error_message": quota.refusal}
-        refused.append(
-            {"name": entry.name, "topic_id": entry.topic_id, **refusal}
-            if hasattr(entry, "topic_id")
-            else {"name": name, **refusal}
-        )
+        called = {"name": name} if entry is None else {"name": entry.name, "topic_id": entry.topic_id}
+        refused.append(called | refusal)
     if not kept and refused:
         answer = call.answer(responses=refused)
         return answer._replace(response=quota.told(answer.response))
     call.exchange.notes = _Noted(refused, quota)
     if not hasattr(request, "topics"):
-        return Forward(replace(request, topic_names=tuple(kept)))
-    return Forward(replace(request, topics=tuple(kept)))
+        return Forward(replace(request, topic_names=tuple(TopicName(name) for name, _ in kept)))
+    return Forward(replace(request, topics=tuple(entry for _, entry in kept if entry is not None)))
 
 
 def on_response(call: Call, response: DeleteTopicsResponse) -> DeleteTopicsResponse:
@@ -111,7 +109,7 @@ def on_response(call: Call, response: DeleteTopicsResponse) -> DeleteTopicsRespo
     return answer
 
 
-def _name(call: Call, result: Any) -> str | None:
+def _name(call: Call, result: DeletableTopicResult) -> str | None:
     """The topic's, also of one that was named by its id."""
     topic_id = getattr(result, "topic_id", None)
     return call.instance.topic_ids.name(topic_id) if result.name is None and topic_id else result.name
