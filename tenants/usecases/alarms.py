@@ -7,6 +7,7 @@ from typing import NamedTuple
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
+from contracts.units import counted
 from runtime.clock import epoch_ms
 from runtime.logs import get_logger
 from tenants.rules.alarms import (
@@ -138,7 +139,7 @@ class Alarms:
             alarms.put_rule(connection, _scope(instance), rule)
             detail = (
                 f"{rule.kind} {'on' if rule.enabled else 'off'}: {rule.threshold}, "
-                f"{rule.window_minutes} min, raised after {rule.raise_after} looks, "
+                f"{rule.window_minutes} min, raised after {counted(rule.raise_after, 'look')}, "
                 f"cleared after {rule.clear_after}"
             )
             _audit(connection, caller, instance, "alarm.rule", detail)

@@ -61,7 +61,7 @@ class Topics:
             configured = defaults | _stored(configs, written)
             with self._mutation_rates.charged(instance, partitions):
                 await topics.create(cluster, instance.id, name, partitions, configured)
-        detail = f"{name}: {partitions} partitions {configs or ''}".rstrip()
+        detail = f"{name}: {counted(partitions, 'partition')} {configs or ''}".rstrip()
         await self._audit(caller, instance, "topic.create", detail)
 
     async def change(
@@ -98,7 +98,8 @@ class Topics:
                 kept = {key: defaults.get(key) if value is None else value for key, value in kept.items()}
             if kept:
                 await topics.alter_configs(cluster, instance.id, name, kept)
-        detail = f"{name}: {f'{partitions} partitions ' if partitions else ''}{configs or ''}".rstrip()
+        more = f"{counted(partitions, 'partition')} " if partitions else ""
+        detail = f"{name}: {more}{configs or ''}".rstrip()
         await self._audit(caller, instance, "topic.change", detail)
 
     async def _grow(self, cluster: Cluster, instance: Instance, name: str, current: int, wanted: int) -> None:
@@ -170,7 +171,7 @@ class Topics:
         if execute:
             await offset_resets.commit(cluster, instance.id, group, planned)
             changed = sum(one.new_offset is not None for one in planned)
-            detail = f"{group} to {wish.to}: {changed} partitions"
+            detail = f"{group} to {wish.to}: {counted(changed, 'partition')}"
             await self._audit(caller, instance, "group.reset-offsets", detail)
         return planned
 

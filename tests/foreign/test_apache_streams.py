@@ -22,8 +22,8 @@ from tests.foreign.apache.suite import (
 )
 from tests.integration.stack import running_stack
 
-_ROOM: Final = {"partitions_max": 3_000}
-"""A test's topics of its own application stay until the class is through."""
+_ROOM: Final = {"partitions_max": 3_000, "controller_mutation_rate_max": 1_000}
+"""A test's topics of its own application stay until the class is through, and each of hundreds makes some."""
 
 
 @pytest.mark.apache
