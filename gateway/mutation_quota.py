@@ -4,10 +4,14 @@ Strict: while the instance is in debt an entry is refused with THROTTLING_QUOTA_
 the client comes back with it. Permissive, for versions that clients speak who do not know that error:
 everything goes on, and the client is told to wait. Either way its connection is not read for the time that
 the answer says.
+
+Beside Kafka's rules: what is permissive begins only when the instance is out of debt. A connection that is
+not read costs who opens another one nothing.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Final, TypeVar
 
@@ -16,6 +20,7 @@ from kio.static.protocol import Payload
 
 from contracts.topic_policy import mutation_rate_fault
 from gateway.session.call import Call
+from gateway.session.deps import ChangesWithinRate
 from traffic.flow import REPORTED_THROTTLE_MS_MAX
 from wire.api_table import ApiKey
 from wire.codec import duration
@@ -62,6 +67,11 @@ class MutationQuota:
         return True
 
     @property
+    def held_back_ms(self) -> int:
+        """How long the request waits before anything of it is done, and asks again then."""
+        return 0 if self._is_strict else self._call.mutations.wait_ms()
+
+    @property
     def is_spent(self) -> bool:
         """Whether all that creates or deletes something is refused: no more need be known for that."""
         return self._wait_ms > 0
@@ -85,3 +95,18 @@ class MutationQuota:
         self._call.mute(self.throttle_ms)
         of_cluster = getattr(response, "throttle_time", duration(0))
         return replace(response, throttle_time=max(of_cluster, duration(self.throttle_ms)))
+
+
+@asynccontextmanager
+async def within_rate(
+    call: Call, deps: ChangesWithinRate, *, only_looks: bool = False
+) -> AsyncIterator[MutationQuota]:
+    """The request's turn among those of the instance that add partitions."""
+    while True:
+        async with deps.changing_partitions():
+            quota = MutationQuota(call)
+            wait_ms = 0 if only_looks else quota.held_back_ms
+            if not wait_ms:
+                yield quota
+                return
+        await deps.pause(wait_ms)

@@ -9,10 +9,10 @@ from kio.schema.errors import ErrorCode
 
 from contracts.acls import Operation
 from contracts.topic_policy import partitions_fault
-from gateway.mutation_quota import MutationQuota
+from gateway.mutation_quota import within_rate
 from gateway.rules.topic_rules import placement_fault
 from gateway.session.call import Answer, Call, Later
-from gateway.session.deps import ChangesPartitions
+from gateway.session.deps import ChangesWithinRate
 from gateway.topic_access import REFUSED_TEXT
 from wire.build import with_entries
 from wire.messages import CreatePartitionsRequest, CreatePartitionsTopic
@@ -29,9 +29,8 @@ def on_request(call: Call, request: CreatePartitionsRequest) -> Later:
     return Later(partial(_grown, call, request))
 
 
-async def _grown(call: Call, request: CreatePartitionsRequest, deps: ChangesPartitions) -> Answer:
-    async with deps.changing_partitions():
-        quota = MutationQuota(call)
+async def _grown(call: Call, request: CreatePartitionsRequest, deps: ChangesWithinRate) -> Answer:
+    async with within_rate(call, deps, only_looks=request.validate_only) as quota:
         is_spent = quota.is_spent and not request.validate_only
         names = {topic.name for topic in request.topics}
         counts = await (deps.partitions_of(names) if is_spent else deps.partition_counts())

@@ -26,10 +26,10 @@ from contracts.topic_policy import (
     partitions_fault,
     stored_value,
 )
-from gateway.mutation_quota import MutationQuota
+from gateway.mutation_quota import within_rate
 from gateway.rules.topic_rules import placement_fault, replication_factor
 from gateway.session.call import Answer, Call, Later
-from gateway.session.deps import ChangesPartitions
+from gateway.session.deps import ChangesWithinRate
 from gateway.topic_access import REFUSED_TEXT
 from wire.build import with_entries
 from wire.messages import (
@@ -129,11 +129,10 @@ async def _created(
     request: CreateTopicsRequest,
     topics: list[CreatableTopic],
     refusals: list[_Refusal],
-    deps: ChangesPartitions,
+    deps: ChangesWithinRate,
 ) -> Answer:
     """Refuse what goes beyond the partition limit or the rate, have the rest created."""
-    async with deps.changing_partitions():
-        quota = MutationQuota(call)
+    async with within_rate(call, deps, only_looks=request.validate_only) as quota:
         is_spent = quota.is_spent and not request.validate_only
         names = {topic.name for topic in topics}
         counts = await (deps.partitions_of(names) if is_spent else deps.partition_counts())

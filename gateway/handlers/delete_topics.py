@@ -14,7 +14,7 @@ from contracts.acls import Operation
 from gateway.mutation_quota import MutationQuota
 from gateway.owned_topics import Decision, with_ids_known
 from gateway.session.call import Call, Forward, Later, Outcome
-from gateway.session.deps import ChangesPartitions
+from gateway.session.deps import ChangesWithinRate
 from gateway.topic_access import split
 from wire.build import with_entries
 from wire.messages import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
@@ -80,10 +80,12 @@ async def _within_rate(
     request: DeleteTopicsRequest,
     wanted: Sequence[_Wanted],
     refused: list[_Refusal],
-    deps: ChangesPartitions,
+    deps: ChangesWithinRate,
 ) -> Outcome:
     counts = await deps.partitions_of({name for name, _ in wanted})
     quota = MutationQuota(call)
+    while wait_ms := quota.held_back_ms:
+        await deps.pause(wait_ms)
     kept: list[_Wanted] = []
     for name, entry in wanted:
         if quota.admits(name, counts.get(name, 0)):

@@ -69,6 +69,10 @@ class Pauses(Protocol):
         """So much time passes; the client is not read meanwhile."""
 
 
+class ChangesWithinRate(ChangesPartitions, Pauses, Protocol):
+    """What requests need that create or delete partitions: those of old clients wait for the rate."""
+
+
 class RefusesProduce(Charges, Pauses, Protocol):
     """What refused Produce requests need."""
 

@@ -60,15 +60,21 @@ def _codes(entries: Any) -> dict[str, ErrorCode]:
     return {entry.name: entry.error_code for entry in entries}
 
 
-def flood(port: int, connections: int, attempts: int) -> Counter[ErrorCode]:
+def flood(
+    port: int, connections: int, attempts: int, version: int = 7, *, anew: bool = False
+) -> Counter[ErrorCode]:
     """So many attempts on each of so many connections to create a topic of one partition, which is not tried
-    again; what became of all of them."""
+    again; what became of all of them. `anew`: each attempt has a connection of its own."""
 
     def one(place: int) -> Counter[ErrorCode]:
         found: Counter[ErrorCode] = Counter()
-        with RawClient(port, timeout_s=60) as client:
-            for attempt in range(attempts):
-                found.update(create(client, 7, {f"t{place}-{attempt}": 1}).codes.values())
+        client = RawClient(port, timeout_s=60)
+        for attempt in range(attempts):
+            if anew:
+                client.socket.close()
+                client = RawClient(port, timeout_s=60)
+            found.update(create(client, version, {f"t{place}-{attempt}": 1}).codes.values())
+        client.socket.close()
         return found
 
     with ThreadPoolExecutor(connections) as pool:

@@ -19,6 +19,7 @@ from tests.integration.mutating import QUOTA, create, delete, flood, grow, port_
 from tests.integration.stack import Stack
 
 NONE = ErrorCode.none
+WORKERS = 4
 LIMITS = {"controller_mutation_rate_max": 5, "partitions_max": 5_000}
 
 
@@ -79,6 +80,13 @@ def test_old_versions_are_carried_out_and_held_back(instance: dict[str, Any]) ->
         told = delete(client, 4, "b", "nobody")
         assert told.codes == {"b": NONE, "nobody": ErrorCode.unknown_topic_or_partition}
         assert told.throttle_ms >= 2_900
+
+
+def test_old_versions_are_held_to_the_rate_over_new_connections_too(instance: dict[str, Any]) -> None:
+    began = time.monotonic()
+    codes = flood(port_of(instance), connections=8, attempts=12, version=5, anew=True)
+    assert codes == {NONE: 96}
+    assert time.monotonic() - began >= (96 - 55 - WORKERS) / 5, "each worker may have one under way"
 
 
 def test_clients_that_know_no_refusal_get_all_they_ask_for(instance: dict[str, Any]) -> None:

@@ -99,6 +99,21 @@ def test_old_clients_get_all_and_are_told_to_wait(version: int) -> None:
     assert session.served.mutations == {Outcome.CHARGED: 120, Outcome.THROTTLED: 20}
 
 
+@pytest.mark.parametrize("version", [2, 5])
+def test_old_clients_begin_nothing_while_the_instance_is_in_debt(version: int) -> None:
+    """Whoever comes by another connection would not be held back by the one that was told to wait."""
+    session = host()
+    session.around.mutations.charge(BURST + 20)
+    began_ms = session.around.time_ms
+    assert codes(creates(session, version, a=5).topics) == {"a": NONE}
+    assert session.around.time_ms == began_ms + 2_000
+    session.around.time_ms += 500
+    session.around.mutations.charge(20)
+    asks(session, ApiKey.DELETE_TOPICS, 4, topic_names=["a"])
+    assert session.around.time_ms == began_ms + 2_500 + 2_000
+    assert session.served.mutations == {Outcome.CHARGED: BURST + 50}
+
+
 @pytest.mark.parametrize("version", [2, 7])
 def test_a_connection_that_was_told_to_wait_is_not_read_meanwhile(version: int) -> None:
     session = host()
