@@ -12,7 +12,6 @@ from tenants.rules.fault_orders import PARAMETERS
 from tenants.rules.lifecycle import State
 from tenants.rules.model import spec_of
 from tenants.store import injected_faults, instances
-from tenants.store.injected_faults import HISTORY_MAX
 from tenants.usecases.injected_faults import BY_TIME
 
 from .conftest import Caller
@@ -199,17 +198,21 @@ async def test_what_nobody_ends_ends_by_time_once_and_is_written_down(
     assert entry["actor"] == "system" and "its time was over" in entry["detail"]
 
 
-async def test_only_so_many_are_remembered(plane: Console, operator: Caller) -> None:
+async def test_only_so_many_are_remembered(
+    plane: Console, operator: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most = 10
+    monkeypatch.setattr(injected_faults, "HISTORY_MAX", most)
     instance = await _running(plane, operator)
     lasting = {"kind": "leader_loss", "duration_s": DURATION_S_MAX}
     acts = await operator("POST", f"instances/{instance}/faults", json=lasting)
-    for _ in range(HISTORY_MAX + 5):
+    for _ in range(most + 5):
         made = await operator("POST", f"instances/{instance}/faults", json=LATENCY)
         await operator("DELETE", f"instances/{instance}/faults/{made.json()['id']}")
     with plane.store.read() as connection:
         kept = [one.fault.id for one in injected_faults.of_instance(connection, instance)]
     assert acts.json()["id"] in kept, "what acts is not forgotten"
-    assert len(kept) <= HISTORY_MAX + 1
+    assert len(kept) == most + 1, "and what acts beside them"
 
 
 def test_every_kind_has_its_parameters() -> None:
