@@ -1,6 +1,6 @@
 """The worker's counters as Prometheus metrics, read when scraped; the data path only adds integers."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -10,6 +10,7 @@ from contracts.quota import Direction
 from gateway.apis import APIS
 from gateway.causes import REFUSED_AT_ACCEPT
 from gateway.named_port import NamesAtOnePort
+from gateway.served import ServedInstance
 from gateway.worker import Worker
 from runtime.durations import family
 
@@ -120,10 +121,7 @@ class WorkerCollector(Collector):
             "Pushes of clients' own metrics (KIP-714), by what became of them",
             labels=["instance", "outcome"],
         )
-        for instance_id, served in tuple(self._worker.served.items()):
-            for outcome, count in tuple(served.client_metrics.pushes.items()):
-                pushes.add_metric([instance_id, str(outcome)], count)
-        return pushes
+        return self._by_outcome(pushes, lambda served: served.client_metrics.pushes.items())
 
     def _mutations(self) -> CounterMetricFamily:
         mutations = CounterMetricFamily(
@@ -131,10 +129,15 @@ class WorkerCollector(Collector):
             "Partitions that clients wanted to create or delete, by what came of it",
             labels=["instance", "outcome"],
         )
+        return self._by_outcome(mutations, lambda served: served.mutations.items())
+
+    def _by_outcome(
+        self, outcomes: CounterMetricFamily, counted: Callable[[ServedInstance], Iterable[tuple[str, int]]]
+    ) -> CounterMetricFamily:
         for instance_id, served in tuple(self._worker.served.items()):
-            for outcome, partitions in tuple(served.mutations.items()):
-                mutations.add_metric([instance_id, outcome], partitions)
-        return mutations
+            for outcome, count in tuple(counted(served)):
+                outcomes.add_metric([instance_id, str(outcome)], count)
+        return outcomes
 
     def _answer_time(self) -> Any:
         answer_times = self._worker.times

@@ -10,7 +10,6 @@ from gateway.served import ServedInstance
 from gateway.shared_buckets import SharedBuckets
 from traffic.mutation_rate import MutationRate
 
-_MS_US: Final = 1000
 _US_NS: Final = 1000
 
 
@@ -50,7 +49,7 @@ class MutationBucket:
     def wait_ms(self) -> int:
         """How long until it is out of debt, a begun millisecond whole."""
         full_at_us = self._buckets.full_at_us(self._served.instance_id)
-        return -(-self._rate.wait_us(full_at_us, self._now_ns() // _US_NS) // _MS_US)
+        return self._rate.wait_ms(full_at_us, self._now_ns() // _US_NS)
 
     def charge(self, partitions: int) -> None:
         """So many are created, or deleted."""

@@ -38,19 +38,21 @@ _GOES_ON: Final = (ErrorCode.none, ErrorCode.request_timed_out)
 class MutationQuota:
     """Of one request; its entries go by a topic's name."""
 
-    __slots__ = ("_call", "_charged", "_is_strict", "_wait_ms", "throttle_ms")
+    __slots__ = ("_call", "_charged", "_is_strict", "_only_looks", "_wait_ms", "throttle_ms")
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: Call, *, only_looks: bool = False) -> None:
+        """`only_looks`: nothing is created, and nothing costs."""
         self._call = call
         self._charged: Counter[str] = Counter()
+        self._only_looks = only_looks
         self._is_strict = call.api_version >= _STRICT_FROM[call.api_key]
-        self._wait_ms = call.mutations.wait_ms() if self._is_strict else 0
+        self._wait_ms = call.mutations.wait_ms() if self._is_strict and not only_looks else 0
         self.throttle_ms = 0
         """What the answer says; 0: the request was within the rate."""
 
     def admits(self, topic: str, partitions: int) -> bool:
         """Charge an entry that creates or deletes so many; False: it is refused."""
-        if not partitions:
+        if self._only_looks or not partitions:
             return True
         mutations = self._call.mutations
         if self._wait_ms:
@@ -69,7 +71,7 @@ class MutationQuota:
     @property
     def held_back_ms(self) -> int:
         """How long the request waits before anything of it is done, and asks again then."""
-        return 0 if self._is_strict else self._call.mutations.wait_ms()
+        return 0 if self._is_strict or self._only_looks else self._call.mutations.wait_ms()
 
     @property
     def is_spent(self) -> bool:
@@ -104,8 +106,8 @@ async def within_rate(
     """The request's turn among those of the instance that add partitions."""
     while True:
         async with deps.changing_partitions():
-            quota = MutationQuota(call)
-            wait_ms = 0 if only_looks else quota.held_back_ms
+            quota = MutationQuota(call, only_looks=only_looks)
+            wait_ms = quota.held_back_ms
             if not wait_ms:
                 yield quota
                 return

@@ -6,20 +6,17 @@ ever waits for another. A bucket that is full stands nowhere, so entries become 
 is `key 16 bytes | full at, i64 us`, in the window that the key's first bytes choose.
 """
 
-import mmap
-import os
 import struct
-from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
+from gateway.shared_file import KEY_BYTES, WINDOW_ENTRIES, find_entry, key_of, mapped, window_of
+
 _HEADER_BYTES: Final = 64
 """Which run of the machine the times are of: its clock began anew with it."""
-_KEY_BYTES: Final = 16
 _ENTRY_BYTES: Final = 24
-_WINDOW_ENTRIES: Final = 32
 _WINDOWS: Final = 256
-_WINDOW_BYTES: Final = _WINDOW_ENTRIES * _ENTRY_BYTES
+_WINDOW_BYTES: Final = WINDOW_ENTRIES * _ENTRY_BYTES
 _FILE_BYTES: Final = _HEADER_BYTES + _WINDOWS * _WINDOW_BYTES
 _TIME: Final = struct.Struct("=q")
 
@@ -28,7 +25,7 @@ class SharedBuckets:
     """Buckets by name. Times are us of a clock all workers share, which `boot_id` names."""
 
     def __init__(self, path: Path | None, boot_id: str) -> None:
-        self._memory = _map(path)
+        self._memory = mapped(path, _FILE_BYTES)
         header = boot_id.encode()[:_HEADER_BYTES].ljust(_HEADER_BYTES, b"\0")
         if self._memory[:_HEADER_BYTES] != header:
             self._memory[:] = header + bytes(_FILE_BYTES - _HEADER_BYTES)
@@ -36,28 +33,21 @@ class SharedBuckets:
     def full_at_us(self, name: str) -> int:
         """When the bucket is full; 0: it has been for long."""
         key, window_at = _place(name)
-        at = self._find(key, window_at)
+        at = find_entry(self._memory, key, window_at, _ENTRY_BYTES)
         return 0 if at is None else self._full_at_us(at)
 
     def set(self, name: str, full_at_us: int) -> None:
         """Charge a bucket, or give back. Where 32 that are not full share a window, the one that will be
         first makes room."""
         key, window_at = _place(name)
-        at = self._find(key, window_at)
+        at = find_entry(self._memory, key, window_at, _ENTRY_BYTES)
         if at is None:
             at = min(range(window_at, window_at + _WINDOW_BYTES, _ENTRY_BYTES), key=self._full_at_us)
-            self._memory[at : at + _KEY_BYTES] = key
-        _TIME.pack_into(self._memory, at + _KEY_BYTES, full_at_us)
-
-    def _find(self, key: bytes, window_at: int) -> int | None:
-        end = window_at + _WINDOW_BYTES
-        at = self._memory.find(key, window_at, end)
-        while at >= 0 and (at - window_at) % _ENTRY_BYTES:
-            at = self._memory.find(key, at + 1, end)
-        return None if at < 0 else at
+            self._memory[at : at + KEY_BYTES] = key
+        _TIME.pack_into(self._memory, at + KEY_BYTES, full_at_us)
 
     def _full_at_us(self, at: int) -> int:
-        full_at_us: int = _TIME.unpack_from(self._memory, at + _KEY_BYTES)[0]
+        full_at_us: int = _TIME.unpack_from(self._memory, at + KEY_BYTES)[0]
         return full_at_us
 
     def close(self) -> None:
@@ -66,19 +56,5 @@ class SharedBuckets:
 
 
 def _place(name: str) -> tuple[bytes, int]:
-    key = blake2b(name.encode(), digest_size=_KEY_BYTES).digest()
-    window = int.from_bytes(key[:4], "little") % _WINDOWS
-    return key, _HEADER_BYTES + window * _WINDOW_BYTES
-
-
-def _map(path: Path | None) -> mmap.mmap:
-    if path is None:
-        return mmap.mmap(-1, _FILE_BYTES)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        if os.fstat(descriptor).st_size < _FILE_BYTES:
-            os.ftruncate(descriptor, _FILE_BYTES)
-        return mmap.mmap(descriptor, _FILE_BYTES)
-    finally:
-        os.close(descriptor)
+    key = key_of(name)
+    return key, _HEADER_BYTES + window_of(key, _WINDOWS) * _WINDOW_BYTES

@@ -2,39 +2,30 @@
 
 A worker writes only its own region and reads all of them, so a worker that dies leaves nothing locked;
 its region is cleared by its successor, which has the same number. A region is a table of entries
-`key 16 bytes | connections u32 | second u32 | opened in that second u32 | unused u32`; a key may stand in any
-entry of the window its first bytes choose, so that a lookup is one search for 16 bytes in the window.
+`key 16 bytes | connections u32 | second u32 | opened in that second u32 | unused u32`.
 """
 
-import mmap
-import os
 import struct
-from hashlib import blake2b
 from pathlib import Path
 from typing import Final
+
+from gateway.shared_file import KEY_BYTES, WINDOW_ENTRIES, find_entry, key_of, mapped, window_of
 
 WORKERS_MAX: Final = 256
 """Their regions are holes in the file until a worker has that number."""
 _HEADER_BYTES: Final = 4096
 """One byte per worker number, 1 while its region is in use: readers skip the others."""
 _ENTRY_BYTES: Final = 32
-_KEY_BYTES: Final = 16
 _ENTRIES: Final = 32_768
-_WINDOW_ENTRIES: Final = 32
 _REGION_BYTES: Final = _ENTRIES * _ENTRY_BYTES
-_WINDOW_BYTES: Final = _WINDOW_ENTRIES * _ENTRY_BYTES
+_WINDOW_BYTES: Final = WINDOW_ENTRIES * _ENTRY_BYTES
 _FILE_BYTES: Final = _HEADER_BYTES + WORKERS_MAX * _REGION_BYTES
 _COUNTS: Final = struct.Struct("=III")
-_NO_KEY: Final = b"\0" * _KEY_BYTES
-
-
-def _key(name: str) -> bytes:
-    return blake2b(name.encode(), digest_size=_KEY_BYTES).digest()
+_NO_KEY: Final = b"\0" * KEY_BYTES
 
 
 def _window_at(key: bytes) -> int:
-    windows = _ENTRIES // _WINDOW_ENTRIES
-    return (int.from_bytes(key[:4], "little") % windows) * _WINDOW_BYTES
+    return window_of(key, _ENTRIES // WINDOW_ENTRIES) * _WINDOW_BYTES
 
 
 class SharedTable:
@@ -46,7 +37,7 @@ class SharedTable:
         self._base = _HEADER_BYTES + worker * _REGION_BYTES
         self._entry_of: dict[str, int] = {}
         self._name_at: dict[int, str] = {}
-        self._memory = _map(path)
+        self._memory = mapped(path, _FILE_BYTES)
         self._memory[worker] = 1
         self._clear_own_region()
 
@@ -58,14 +49,15 @@ class SharedTable:
 
     def total(self, name: str, second: int) -> tuple[int, int]:
         """(connections, connections opened in `second`) of a name over all workers."""
-        key = _key(name)
+        key = key_of(name)
         window = _window_at(key)
         connections = opened = 0
         worker = self._memory.find(b"\1", 0, WORKERS_MAX)
         while worker >= 0:
-            at = self._find(_HEADER_BYTES + worker * _REGION_BYTES + window, key)
-            if at >= 0:
-                count, of_second, in_second = _COUNTS.unpack_from(self._memory, at + _KEY_BYTES)
+            window_at = _HEADER_BYTES + worker * _REGION_BYTES + window
+            at = find_entry(self._memory, key, window_at, _ENTRY_BYTES)
+            if at is not None:
+                count, of_second, in_second = _COUNTS.unpack_from(self._memory, at + KEY_BYTES)
                 connections += count
                 opened += in_second if of_second == second & 0xFFFFFFFF else 0
             worker = self._memory.find(b"\1", worker + 1, WORKERS_MAX)
@@ -81,43 +73,36 @@ class SharedTable:
         at = self._own_entry(name)
         if at is None:
             return False
-        count, of_second, in_second = _COUNTS.unpack_from(self._memory, at + _KEY_BYTES)
+        count, of_second, in_second = _COUNTS.unpack_from(self._memory, at + KEY_BYTES)
         second &= 0xFFFFFFFF
         in_second = in_second + 1 if of_second == second else 1
-        _COUNTS.pack_into(self._memory, at + _KEY_BYTES, count + 1, second, in_second)
+        _COUNTS.pack_into(self._memory, at + KEY_BYTES, count + 1, second, in_second)
         return True
 
     def closed(self, name: str) -> None:
         """Count one connection less; the entry of a name without connections may be taken by another."""
         at = self._entry_of[name]
-        count, second, in_second = _COUNTS.unpack_from(self._memory, at + _KEY_BYTES)
+        count, second, in_second = _COUNTS.unpack_from(self._memory, at + KEY_BYTES)
         assert count > 0, name
-        _COUNTS.pack_into(self._memory, at + _KEY_BYTES, count - 1, second, in_second)
-
-    def _find(self, window_at: int, key: bytes) -> int:
-        end = window_at + _WINDOW_BYTES
-        at = self._memory.find(key, window_at, end)
-        while at >= 0 and (at - window_at) % _ENTRY_BYTES:
-            at = self._memory.find(key, at + 1, end)
-        return at
+        _COUNTS.pack_into(self._memory, at + KEY_BYTES, count - 1, second, in_second)
 
     def _own_entry(self, name: str) -> int | None:
         """The entry of a name, taken if need be. None when 32 live names share the window."""
         at = self._entry_of.get(name)
         if at is not None:
             return at
-        key = _key(name)
+        key = key_of(name)
         window = self._base + _window_at(key)
         for at in range(window, window + _WINDOW_BYTES, _ENTRY_BYTES):
-            if self._memory[at : at + _KEY_BYTES] == _NO_KEY:
+            if self._memory[at : at + KEY_BYTES] == _NO_KEY:
                 break
-            if _COUNTS.unpack_from(self._memory, at + _KEY_BYTES)[0] == 0:
+            if _COUNTS.unpack_from(self._memory, at + KEY_BYTES)[0] == 0:
                 del self._entry_of[self._name_at.pop(at)]
                 break
         else:
             return None
-        _COUNTS.pack_into(self._memory, at + _KEY_BYTES, 0, 0, 0)
-        self._memory[at : at + _KEY_BYTES] = key
+        _COUNTS.pack_into(self._memory, at + KEY_BYTES, 0, 0, 0)
+        self._memory[at : at + KEY_BYTES] = key
         self._entry_of[name] = at
         self._name_at[at] = name
         return at
@@ -127,16 +112,3 @@ class SharedTable:
         self._clear_own_region()
         self._memory[self._worker] = 0
         self._memory.close()
-
-
-def _map(path: Path | None) -> mmap.mmap:
-    if path is None:
-        return mmap.mmap(-1, _FILE_BYTES)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        if os.fstat(descriptor).st_size < _FILE_BYTES:
-            os.ftruncate(descriptor, _FILE_BYTES)
-        return mmap.mmap(descriptor, _FILE_BYTES)
-    finally:
-        os.close(descriptor)

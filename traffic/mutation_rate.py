@@ -35,6 +35,10 @@ class MutationRate(NamedTuple):
         """How long until the bucket is out of debt; 0: it is not in debt."""
         return max(0, full_at_us - now_us - self.time_us(self.burst))
 
+    def wait_ms(self, full_at_us: int, now_us: int) -> int:
+        """The same, a begun millisecond whole."""
+        return -(-self.wait_us(full_at_us, now_us) // 1000)
+
     def charged(self, full_at_us: int, partitions: int, now_us: int) -> int:
         """When the bucket is full, with so many more."""
         return max(full_at_us, now_us) + self.time_us(partitions)

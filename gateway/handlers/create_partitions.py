@@ -31,9 +31,8 @@ def on_request(call: Call, request: CreatePartitionsRequest) -> Later:
 
 async def _grown(call: Call, request: CreatePartitionsRequest, deps: ChangesWithinRate) -> Answer:
     async with within_rate(call, deps, only_looks=request.validate_only) as quota:
-        is_spent = quota.is_spent and not request.validate_only
         names = {topic.name for topic in request.topics}
-        counts = await (deps.partitions_of(names) if is_spent else deps.partition_counts())
+        counts = await (deps.partitions_of(names) if quota.is_spent else deps.partition_counts())
         present = sum(counts.values())
         accepted: list[CreatePartitionsTopic] = []
         refusals: list[_Refusal] = []
@@ -41,7 +40,7 @@ async def _grown(call: Call, request: CreatePartitionsRequest, deps: ChangesWith
             refusal = _refusal(call, topic, counts, present)
             # A topic that is not there adds nothing: the backend answers for it.
             added = max(0, topic.count - counts[topic.name]) if topic.name in counts else 0
-            if refusal is None and not (request.validate_only or quota.admits(topic.name, added)):
+            if refusal is None and not quota.admits(topic.name, added):
                 refusal = _Refusal(topic.name, ErrorCode.throttling_quota_exceeded, quota.refusal)
             if refusal is not None:
                 refusals.append(refusal)

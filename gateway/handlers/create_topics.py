@@ -133,9 +133,8 @@ async def _created(
 ) -> Answer:
     """Refuse what goes beyond the partition limit or the rate, have the rest created."""
     async with within_rate(call, deps, only_looks=request.validate_only) as quota:
-        is_spent = quota.is_spent and not request.validate_only
         names = {topic.name for topic in topics}
-        counts = await (deps.partitions_of(names) if is_spent else deps.partition_counts())
+        counts = await (deps.partitions_of(names) if quota.is_spent else deps.partition_counts())
         present = sum(counts.values())
         accepted = []
         for topic in topics:
@@ -143,7 +142,7 @@ async def _created(
             fault = partitions_fault(present, wanted, call.spec.limits)
             if fault is not None:
                 refusals.append(_Refusal(topic.name, ErrorCode.policy_violation, fault))
-            elif request.validate_only or quota.admits(topic.name, wanted):
+            elif quota.admits(topic.name, wanted):
                 present += wanted
                 accepted.append(topic)
             else:

@@ -12,7 +12,6 @@ from tenants.rules.model import Instance
 from traffic.mutation_rate import MutationRate
 
 _US_NS: Final = 1_000
-_MS_US: Final = 1_000
 
 
 class MutationRates:
@@ -28,9 +27,8 @@ class MutationRates:
         name, now_us = instance.id, self._now_ns() // _US_NS
         rate = MutationRate(instance.limits.controller_mutation_rate_max)
         full_at_us = self._full_at_us.get(name, 0)
-        wait_us = rate.wait_us(full_at_us, now_us)
-        if wait_us:
-            wait_ms = -(-wait_us // _MS_US)
+        wait_ms = rate.wait_ms(full_at_us, now_us)
+        if wait_ms:
             raise TooMany(mutation_rate_fault(instance.limits, wait_ms), -(-wait_ms // 1000))
         self._full_at_us[name] = rate.charged(full_at_us, partitions, now_us)
         self._forget_full(now_us)

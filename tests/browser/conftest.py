@@ -60,21 +60,28 @@ def browser() -> Iterator[Browser]:
 
 
 @contextmanager
-def watched(browser: Browser, console: Console) -> Iterator[Page]:
-    """Somebody's own browser, where nobody is logged in. Fails when a script fails or asks another host."""
+def own_browser(browser: Browser, console: Console, *permissions: str) -> Iterator[Page]:
+    """Somebody's own browser, where nobody is logged in."""
     context = browser.new_context(
         viewport={"width": 1440, "height": 900},
         base_url=console.url,
-        permissions=["clipboard-read", "clipboard-write"],
+        permissions=list(permissions) or None,
     )
     page = context.new_page()
     page.set_default_timeout(15_000)
-    faults: list[str] = []
-    page.on("pageerror", lambda error: faults.append(str(error)))
-    page.on("console", lambda message: _keep(message.type, message.text, faults))
-    page.on("request", lambda sent: _keep_foreign(sent.url, console.url, faults))
     yield page
     context.close()
+
+
+@contextmanager
+def watched(browser: Browser, console: Console) -> Iterator[Page]:
+    """The same, which fails when a script fails or asks another host."""
+    faults: list[str] = []
+    with own_browser(browser, console, "clipboard-read", "clipboard-write") as page:
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.on("console", lambda message: _keep(message.type, message.text, faults))
+        page.on("request", lambda sent: _keep_foreign(sent.url, console.url, faults))
+        yield page
     assert faults == []
 
 

@@ -12,8 +12,8 @@ import pytest
 from confluent_kafka import Producer
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from tests.browser.conftest import Console
-from tests.browser.test_members import accept, invite, own_browser
+from tests.browser.conftest import Console, own_browser
+from tests.browser.test_members import accept, invite
 from tests.integration.stack import Stack
 from tests.servers.schema_registry import PASSWORD, USER, SchemaRegistry, schema_registry
 

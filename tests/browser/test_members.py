@@ -1,13 +1,11 @@
 """A tenant's first people: invited, logged in, shown their own tenant and what their role may do."""
 
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.conftest import Console
+from tests.browser.conftest import Console, own_browser
 from tests.integration.stack import Stack
 
 pytestmark = pytest.mark.browser
@@ -24,16 +22,6 @@ def tenant(stack: Stack) -> str:
         asked = {**order, "name": f"{each}-shop", "capacity_bytes": 10**9, "allow_all": True}
         stack.api("POST", "instances", asked, tenant=each)
     return name
-
-
-@contextmanager
-def own_browser(browser: Browser, console: Console) -> Iterator[Page]:
-    """Somebody else's browser."""
-    context = browser.new_context(viewport={"width": 1440, "height": 900}, base_url=console.url)
-    page = context.new_page()
-    page.set_default_timeout(15_000)
-    yield page
-    context.close()
 
 
 def invite(page: Page, name: str, role: str) -> str:

@@ -10,8 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from ctl.stack.layout import free_port
-from tests.browser.conftest import Console, log_in
-from tests.browser.test_members import own_browser
+from tests.browser.conftest import Console, log_in, own_browser
 from tests.integration.stack import Stack, running_stack
 
 pytestmark = pytest.mark.browser
