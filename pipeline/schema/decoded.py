@@ -2,38 +2,43 @@
 
 from typing import Final
 
-from pyspark.sql.types import ArrayType, BinaryType, IntegerType, LongType, StringType, TimestampType
+import pyarrow as pa
 
-from pipeline.schema.lake import HEADERS, columns
+_TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
+_HEADER: Final = pa.struct([("key", pa.string()), ("value", pa.binary())])
 
-KAFKA_COLUMNS: Final = columns(
-    _partition=IntegerType(),
-    _offset=LongType(),
-    _timestamp=TimestampType(),
-    _schema_version=IntegerType(),
-    _decode_batch=LongType(),
-    _unknown_fields=ArrayType(StringType()),
-    _event_hour=TimestampType(),
+KAFKA_COLUMNS: Final = pa.schema(
+    {
+        "_partition": pa.int32(),
+        "_offset": pa.int64(),
+        "_timestamp": _TIMESTAMP,
+        "_schema_version": pa.int32(),
+        "_decode_batch": pa.int64(),
+        "_unknown_fields": pa.list_(pa.field("element", pa.string())),
+        "_event_hour": _TIMESTAMP,
+    }
 )
 """Behind the fields of the schema. `_unknown_fields`: what the record had and the schema has not."""
 
 DECODED_PARTITION: Final = "_event_hour"
 
-DEAD_LETTERS: Final = columns(
-    topic=StringType(),
-    topic_id=StringType(),
-    partition=IntegerType(),
-    offset=LongType(),
-    timestamp=TimestampType(),
-    schema_id=StringType(),
-    error_class=StringType(),
-    message=StringType(),
-    attempt=IntegerType(),
-    key=BinaryType(),
-    value=BinaryType(),
-    headers=HEADERS,
-    decode_batch=LongType(),
-    event_hour=TimestampType(),
+DEAD_LETTERS: Final = pa.schema(
+    {
+        "topic": pa.string(),
+        "topic_id": pa.string(),
+        "partition": pa.int32(),
+        "offset": pa.int64(),
+        "timestamp": _TIMESTAMP,
+        "schema_id": pa.string(),
+        "error_class": pa.string(),
+        "message": pa.string(),
+        "attempt": pa.int32(),
+        "key": pa.binary(),
+        "value": pa.binary(),
+        "headers": pa.list_(pa.field("element", _HEADER)),
+        "decode_batch": pa.int64(),
+        "event_hour": _TIMESTAMP,
+    }
 )
 """One row per record that did not parse; `attempt` counts from 1, `schema_id` is the last one's."""
 

@@ -18,8 +18,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.errors import PipelineError
 from pipeline.lake.compact import compact
-from pipeline.lake.decode.job import DecodeResult, OnError, decode
-from pipeline.lake.decode.redrive import redrive
+from pipeline.lake.decode.job import DecodeResult, OnError, decode, redrive
 from pipeline.lake.decode.schema import RecordSchema, read_schema
 from pipeline.lake.decode.target_tables import DEAD_KIND, DECODED_KIND, DecodeTables
 from pipeline.lake.lake_tables import LakeTable
@@ -236,8 +235,7 @@ def test_compacted_tables_are_decoded_no_second_time(decoding: Decoding) -> None
 _KILLED_JOB = """
 import sys
 from pathlib import Path
-from pipeline.lake.decode.job import OnError, decode
-from pipeline.lake.decode.redrive import redrive
+from pipeline.lake.decode.job import OnError, decode, redrive
 from pipeline.lake.decode.schema import read_schema
 from pipeline.lake.lake_tables import lake_tables
 from pipeline.layout import PipelineLayout

@@ -98,7 +98,7 @@ def redrive(
 ) -> Answer:
     """Decode a topic's dead letters again; those that parse now move to the decoded table."""
     with start_job("redrive", f"{instance} {topic}") as run:
-        from pipeline.lake.decode.redrive import redrive as redrive_table
+        from pipeline.lake.decode.job import redrive as redrive_table
 
         found = _schema(schema)
         results = [

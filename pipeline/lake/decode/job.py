@@ -1,30 +1,42 @@
 """Decoding: what a lake table has gained becomes typed rows, dead letters, or a count of dropped records.
 
 A step takes whole batches of the lake table. Its files are staged first, both kinds in one pass; then come
-the commits: dead letters, and with the decoded table's own the step has happened. A run that was killed
-between the two is put right by the next one, before anything else (`steps.repair_of`).
+the commits: dead letters, and with the decoded table's own the step has happened.
+
+A re-drive decodes dead letters again, with another schema as a rule; those that parse move over. The decoded
+table's commit is when they have; the dead-letter table is replaced right after it. A record is a dead letter
+as long as the decoded table does not have it, so it is always in exactly one.
+
+A run that was killed between its two commits is put right by the next one, before anything else
+(`steps.repair_of`).
 """
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 
 from pipeline.errors import PipelineError
-from pipeline.ingest.staging import StagedFile, must_be_whole, staged_file, tasks_area
-from pipeline.lake.decode.lake_files import lake_source
+from pipeline.ingest.ranges import PartitionRange
+from pipeline.ingest.staging import StagedFile, must_be_whole, stage, staged_file, tasks_area
 from pipeline.lake.decode.schema import RecordSchema
-from pipeline.lake.decode.source import OfBatches, Selection, Slice, bundles
-from pipeline.lake.decode.steps import (
-    STEP_ROWS,
-    BatchSpan,
-    plan_steps,
-    positions_after,
+from pipeline.lake.decode.source import (
+    Selection,
+    Slice,
+    bundles,
+    lake_source,
+    log_files,
+    of_batches,
+    of_letters,
+    slices_of,
 )
-from pipeline.lake.decode.target_tables import JOB_DECODE, DecodeTables
+from pipeline.lake.decode.steps import REDRIVEN, STEP_ROWS, BatchSpan, plan_steps, positions_after
+from pipeline.lake.decode.target_tables import JOB_DECODE, JOB_REDRIVE, DecodeTables
 from pipeline.lake.decode.tasks import DEAD, DECODED, ERRORS, REPORT_DDL, UNKNOWN, TaskPlan, decode_task
 from pipeline.lake.lake_tables import LakeTable
 from pipeline.layout import PipelineLayout
@@ -64,9 +76,22 @@ class DecodeResult:
     tables: dict[str, str] = field(default_factory=dict)
     """Where they lie."""
 
+    def add(self, outcome: "Outcome", dropped: int = 0) -> None:
+        """What a step has committed."""
+        self.rows += outcome.decoded_rows + outcome.dead_rows
+        self.decoded += outcome.decoded_rows
+        self.dead_letters += outcome.dead_rows - dropped
+        self.dropped += dropped
+        self.errors += outcome.errors
+        self.unknown_fields += outcome.unknown_fields
 
-@dataclass
-class Outcome:
+    def tell(self, progress: Progress) -> None:
+        """To whoever waits."""
+        progress.done(self.rows)
+        progress.figures(decoded=self.decoded, dead_letters=self.dead_letters, dropped=self.dropped)
+
+
+class Outcome(NamedTuple):
     """What the tasks of a step wrote and counted."""
 
     decoded: list[StagedFile]
@@ -106,11 +131,50 @@ def decode(
         progress.planned(sum(_rows_of(step, source.rows) for step in steps))
         result = DecodeResult(lake)
         for step in steps:
-            chosen = OfBatches(step)
-            outcome = run_tasks(spark, source.slices, chosen, schema, lake, tables.next_batch, area)
+            outcome = run_tasks(spark, source.slices, of_batches(step), schema, tables, area)
             _commit(tables, step, schema, on_error, outcome, result)
-            progress.done(result.rows)
-            progress.figures(decoded=result.decoded, dead_letters=result.dead_letters, dropped=result.dropped)
+            result.tell(progress)
+        result.totals, result.tables = tables.totals(), tables.paths()
+        return result
+
+
+def redrive(
+    spark: SparkSession,
+    layout: PipelineLayout,
+    lake: LakeTable,
+    schema: RecordSchema,
+    progress: Progress,
+    error_classes: Sequence[str] = (),
+) -> DecodeResult:
+    """Decode dead letters again, all or those of some error classes. Raises: PipelineError."""
+    with (
+        DecodeTables.leased(layout, lake, "portico pipeline redrive") as tables,
+        tasks_area(layout.lake_staging) as area,
+    ):
+        if tables.schema is None:
+            raise PipelineError(
+                f"topic {lake.topic} was not decoded yet: start with `portico pipeline decode`"
+            )
+        tables.repair(spark, area)
+        tables.use_schema(schema)
+        progress.planned(tables.totals()["dead_letters"], "dead letters")
+        path = tables.dead.path
+        parts = slices_of(log_files(DeltaTable(str(path))), path, DEAD_PARTITION)
+        outcome = run_tasks(spark, parts, of_letters(error_classes), schema, tables, area)
+        others: list[StagedFile] = []
+        if error_classes:  # those that are not tried stay as they are
+            letters = spark.read.format("delta").load(str(path))
+            untried = letters.where(~F.col("error_class").isin(*error_classes))
+            others = stage(untried, area, (DEAD_PARTITION,))
+        batch = tables.next_batch
+        moved = PartitionRange(REDRIVEN, tables.positions().get(REDRIVEN, 0), batch + 1)
+        figures = {"decoded": outcome.decoded_rows, "dead_letters": outcome.dead_rows}
+        document = tables.document(JOB_REDRIVE, (moved,), schema, figures, outcome.errors)
+        tables.add_decoded(outcome.decoded, document)
+        tables.replace_letters([*outcome.dead, *others], document)
+        result = DecodeResult(lake)
+        result.add(outcome)
+        result.tell(progress)
         result.totals, result.tables = tables.totals(), tables.paths()
         return result
 
@@ -145,12 +209,7 @@ def _commit(
     if letters:
         tables.add_letters(letters, document)
     tables.add_decoded(outcome.decoded, document)
-    result.rows += rows
-    result.decoded += outcome.decoded_rows
-    result.dead_letters += bad - dropped
-    result.dropped += dropped
-    result.errors += outcome.errors
-    result.unknown_fields += outcome.unknown_fields
+    result.add(outcome, dropped)
 
 
 def _paused(outcome: Outcome, rows: int) -> str:
@@ -176,11 +235,11 @@ def run_tasks(
     parts: Sequence[Slice],
     selection: Selection,
     schema: RecordSchema,
-    lake: LakeTable,
-    batch: int,
+    tables: DecodeTables,
     area: AnyPath,
 ) -> Outcome:
     """Decode the selected rows of slices into staged files."""
+    batch, lake = tables.next_batch, tables.lake
     folder = area / f"batch-{batch}"
     wanted = [each for each in parts if selection.may_have(each)]
     shares = bundles(wanted, spark.sparkContext.defaultParallelism * _TASKS_PER_CORE)

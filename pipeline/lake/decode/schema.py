@@ -12,9 +12,10 @@ from enum import StrEnum
 from typing import Annotated, Final, NamedTuple
 
 import msgspec
+import pyarrow as pa
 
 from pipeline.errors import PipelineError
-from pipeline.lake.decode.field_types import Field, FieldType, parse_fields, quoted
+from pipeline.lake.decode.ddl import ddl_of, fields_ddl, items_of, parse_fields
 
 RESERVED_PREFIX: Final = "_"
 _FILE_BYTES_MAX: Final = 1_000_000
@@ -30,7 +31,7 @@ class ValueFormat(StrEnum):
 
 
 class SchemaFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A schema as it is written down."""
+    """A schema as it is written down, and as commits of the decoded table keep it."""
 
     version: Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000)]
     fields: str
@@ -42,39 +43,17 @@ class RecordSchema(NamedTuple):
 
     version: int
     format: ValueFormat
-    fields: tuple[Field, ...]
+    fields: pa.Schema
 
     @property
     def id(self) -> str:
         """Version and content, such as `2-9f86d081884c`: dead letters name it."""
-        digest = hashlib.sha256(f"{self.format} {self.ddl}".encode()).hexdigest()
+        digest = hashlib.sha256(f"{self.format} {fields_ddl(self.fields)}".encode()).hexdigest()
         return f"{self.version}-{digest[:12]}"
 
-    @property
-    def ddl(self) -> str:
-        """The fields, as they are read again."""
-        return ", ".join(_column(each) for each in self.fields)
-
     def as_file(self) -> SchemaFile:
-        """The schema as commits of the decoded table keep it."""
-        return SchemaFile(self.version, self.ddl, self.format)
-
-
-def _column(field: Field) -> str:
-    return f"{quoted(field.name)} {_required_ddl(field.type)}{' NOT NULL' if field.required else ''}"
-
-
-def _required_ddl(kind: FieldType) -> str:
-    """A type with the requirements inside it, which a column's type does not have."""
-    if kind.name == "struct":
-        inner = ", ".join(
-            f"{quoted(each.name)}: {_required_ddl(each.type)}{' NOT NULL' if each.required else ''}"
-            for each in kind.fields
-        )
-        return f"struct<{inner}>"
-    if kind.items is not None:
-        return f"{kind.name}<{'string, ' if kind.name == 'map' else ''}{_required_ddl(kind.items)}>"
-    return kind.ddl()
+        """As it is read again."""
+        return SchemaFile(self.version, fields_ddl(self.fields), self.format)
 
 
 def read_schema(text: bytes, name: str) -> RecordSchema:
@@ -100,9 +79,10 @@ def schema_of(written: SchemaFile) -> RecordSchema:
             raise PipelineError(
                 f"the field '{each.name}' begins with '_', as Kafka's own columns do: name it otherwise"
             )
-        if written.format is ValueFormat.CSV and each.type.name in ("array", "map", "struct"):
-            raise PipelineError(f"the field '{each.name}' is a {each.type.name}, which CSV cannot hold")
-    if written.format is ValueFormat.TEXT and (len(fields) != 1 or fields[0].type.name != "string"):
+        if written.format is ValueFormat.CSV and pa.types.is_nested(each.type):
+            kind = ddl_of(each.type).partition("<")[0]
+            raise PipelineError(f"the field '{each.name}' is a {kind}, which CSV cannot hold")
+    if written.format is ValueFormat.TEXT and fields.types != [pa.string()]:
         raise PipelineError("format text needs one field of type string")
     return RecordSchema(written.version, written.format, fields)
 
@@ -116,17 +96,15 @@ def check_change(old: RecordSchema, new: RecordSchema) -> None:
         raise PipelineError(
             f"the table was decoded with schema version {old.version}; version {new.version} is older"
         )
-    if new.version == old.version:
-        if new.id != old.id:
-            raise PipelineError(
-                f"schema version {new.version} was used with other fields before: give the changed schema "
-                f"version {new.version + 1}"
-            )
-        return
+    if new.version == old.version and new.id != old.id:
+        raise PipelineError(
+            f"schema version {new.version} was used with other fields before: give the changed schema "
+            f"version {new.version + 1}"
+        )
     check_columns(old.fields, new.fields)
 
 
-def check_columns(old: tuple[Field, ...], new: tuple[Field, ...], inside: str = "") -> None:
+def check_columns(old: pa.Schema | pa.StructType, new: pa.Schema | pa.StructType, inside: str = "") -> None:
     """Fields of the same name keep their types, also inside structs. Raises: PipelineError."""
     before = {each.name.lower(): each for each in old}
     for each in new:
@@ -139,13 +117,27 @@ def check_columns(old: tuple[Field, ...], new: tuple[Field, ...], inside: str = 
         _check_type(known.type, each.type, f"{inside}{each.name}")
 
 
-def _check_type(old: FieldType, new: FieldType, path: str) -> None:
-    if old.name == new.name == "struct":
-        check_columns(old.fields, new.fields, f"{path}.")
-    elif old.name == new.name and old.items is not None and new.items is not None:
-        _check_type(old.items, new.items, path)
-    elif old != new:
+def _check_type(old: pa.DataType, new: pa.DataType, path: str) -> None:
+    before, now = items_of(old), items_of(new)
+    if pa.types.is_struct(old) and pa.types.is_struct(new):
+        check_columns(old, new, f"{path}.")
+    elif before is not None and now is not None and old.id == new.id:
+        _check_type(before, now, path)
+    elif ddl_of(old) != ddl_of(new):
         raise PipelineError(
-            f"the field '{path}' is {old.ddl()} in the table and {new.ddl()} in the new schema: a type "
+            f"the field '{path}' is {ddl_of(old)} in the table and {ddl_of(new)} in the new schema: a type "
             "cannot change; add a field of another name for it"
         )
+
+
+def new_columns(table: pa.Schema | pa.StructType, wanted: pa.Schema | pa.StructType) -> list[pa.Field]:
+    """Fields of a schema that a table has not, or not all of: they are merged into the table's."""
+    known = {each.name: each.type for each in table}
+    return [each for each in wanted if each.name not in known or _has_more(known[each.name], each.type)]
+
+
+def _has_more(table: pa.DataType, wanted: pa.DataType) -> bool:
+    if pa.types.is_struct(wanted):
+        return bool(new_columns(table, wanted))
+    before, now = items_of(table), items_of(wanted)
+    return before is not None and now is not None and _has_more(before, now)

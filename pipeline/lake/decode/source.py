@@ -1,11 +1,11 @@
-"""What decode tasks read: row groups of Parquet files, chosen by the table's log and read with Arrow.
+"""What decode tasks read: row groups of Parquet files, chosen by a table's log and read with Arrow.
 
 Spark would hand every row from its own format to Arrow's one by one, which costs more than decoding it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -13,7 +13,9 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from pipeline.errors import PipelineError
-from pipeline.lake.decode.steps import BatchSpan
+from pipeline.lake.decode.steps import BatchSpan, spread
+from pipeline.lake.lake_tables import LakeTable
+from pipeline.schema.lake import LAKE_PARTITION_BY
 from pipeline.store import AnyPath, of_text, open_parquet
 
 _BATCH_ROWS: Final = 8192
@@ -34,78 +36,83 @@ class Slice(NamedTuple):
     high: int | None
 
 
-class Selection(Protocol):
-    """Which rows of the slices are meant, and the attempt that it is."""
+class Selection(NamedTuple):
+    """Which rows of slices are meant."""
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """What is read of files."""
+    rows: pc.Expression
+    column: str
+    """That `rows` looks at."""
+    bounds: tuple[tuple[int, int], ...] = ()
+    """Ingest batches from and to, one of which a slice has to have; none: any may."""
+    again: bool = False
+    """Whether they are dead letters, each at its next attempt."""
 
     def may_have(self, part: Slice) -> bool:
         """Whether a slice has to be read."""
-
-    def mask(self, rows: pa.RecordBatch) -> Any:
-        """Booleans."""
-
-    def attempts(self, rows: pa.RecordBatch) -> pa.Array:
-        """From 1."""
-
-
-class OfBatches:
-    """Lake rows of a span of batches: their first attempt."""
-
-    columns = (*_COLUMNS, "ingest_batch")
-
-    def __init__(self, span: BatchSpan) -> None:
-        backfills = (-span.backfills[1], -span.backfills[0] - 1)  # backfill n is written as -(n + 1)
-        self._bounds = [(span.loads[0], span.loads[1] - 1), backfills]
-
-    def may_have(self, part: Slice) -> bool:
-        """Whether the slice's batches are among those asked for."""
-        if part.low is None or part.high is None:
+        if not self.bounds or part.low is None or part.high is None:
             return True
-        return any(low <= part.high and part.low <= high for low, high in self._bounds)
+        return any(low <= part.high and part.low <= high for low, high in self.bounds)
 
-    def mask(self, rows: pa.RecordBatch) -> Any:
-        """Rows whose batch is asked for."""
-        batch = rows.column("ingest_batch")
-        first, second = (
-            pc.and_(pc.greater_equal(batch, low), pc.less_equal(batch, high)) for low, high in self._bounds
+    def chosen(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Those rows, with their `attempt`."""
+        found = rows.filter(self.rows)
+        attempts = (
+            pc.add(found.column("attempt"), pa.scalar(1, pa.int32()))
+            if self.again
+            else pa.repeat(pa.scalar(1, pa.int32()), found.num_rows)
         )
-        return pc.or_(first, second)
-
-    def attempts(self, rows: pa.RecordBatch) -> pa.Array:
-        """The first."""
-        return pa.repeat(pa.scalar(1, pa.int32()), rows.num_rows)
+        return found.select([*_COLUMNS]).append_column("attempt", attempts)
 
 
-class OfLetters:
-    """Dead letters, all or those of some error classes: their next attempt."""
+def of_batches(span: BatchSpan) -> Selection:
+    """Lake rows of a span of batches."""
+    backfills = (-span.backfills[1], -span.backfills[0] - 1)  # backfill n is written as -(n + 1)
+    bounds = ((span.loads[0], span.loads[1] - 1), backfills)
+    batch = pc.field("ingest_batch")
+    first, second = ((batch >= low) & (batch <= high) for low, high in bounds)
+    return Selection(first | second, "ingest_batch", bounds)
 
-    columns = (*_COLUMNS, "error_class", "attempt")
 
-    def __init__(self, error_classes: Sequence[str]) -> None:
-        self._classes = tuple(error_classes)
+def of_letters(error_classes: Sequence[str]) -> Selection:
+    """Dead letters, all or those of some error classes."""
+    error_class = pc.field("error_class")
+    wanted = error_class.isin([*error_classes]) if error_classes else error_class.is_valid()
+    return Selection(wanted, "error_class", again=True)
 
-    def may_have(self, part: Slice) -> bool:
-        """Any does."""
-        return part.rows > 0
 
-    def mask(self, rows: pa.RecordBatch) -> Any:
-        """Rows whose error class is asked for."""
-        found = rows.column("error_class")
-        if not self._classes:
-            return pa.repeat(pa.scalar(True), rows.num_rows)
-        return pc.is_in(found, value_set=pa.array(self._classes, pa.string()))
+class LakeSource(NamedTuple):
+    """One version of a lake table."""
 
-    def attempts(self, rows: pa.RecordBatch) -> pa.Array:
-        """One more."""
-        return pc.add(rows.column("attempt"), pa.scalar(1, pa.int32()))
+    loads_end: int
+    """Behind the last load's batch number."""
+    backfills_end: int
+    rows: dict[int, int]
+    """About how many each ingest batch has."""
+    slices: list[Slice]
+
+
+def lake_source(lake: LakeTable) -> LakeSource:
+    """The table now, without Spark. Raises: PipelineError."""
+    table = DeltaTable(str(lake.path))
+    loads_end, backfills_end = (
+        0 if (last := table.transaction_version(app)) is None else int(last) + 1
+        for app in (lake.load_app, lake.backfill_app)
+    )
+    slices = slices_of(log_files(table), lake.path, LAKE_PARTITION_BY[0])
+    told = [
+        (each.rows, each.low, each.high) for each in slices if each.low is not None and each.high is not None
+    ]
+    return LakeSource(loads_end, backfills_end, spread(told), slices)
 
 
 def log_files(table: DeltaTable) -> list[dict[str, Any]]:
     """What the log says of a version's files: `num_records`, `min.<column>` and so on."""
     return list(pa.table(table.get_add_actions(flatten=True)).to_pylist())
+
+
+def row_count(table: DeltaTable) -> int:
+    """Rows of all files, by their statistics; every writer of ours gives them."""
+    return sum(each["num_records"] or 0 for each in log_files(table))
 
 
 def file_path(root: AnyPath, told: Mapping[str, Any]) -> AnyPath:
@@ -166,16 +173,11 @@ def bundles(parts: Iterable[Slice], count: int) -> list[list[Slice]]:
 
 def read_bundle(bundle: Iterable[Slice], selection: Selection) -> Iterator[pa.RecordBatch]:
     """Rows in batches, with `attempt` and `event_hour`."""
+    columns = [*_COLUMNS, selection.column, *(["attempt"] if selection.again else [])]
     for part in bundle:
         with open_parquet(of_text(part.path), coerce_int96_timestamp_unit="us") as file:
-            columns = list(selection.columns)
             for batch in file.iter_batches(_BATCH_ROWS, row_groups=[part.row_group], columns=columns):
-                chosen = batch.filter(selection.mask(batch))
-                if chosen.num_rows:
-                    yield _completed(chosen, selection.attempts(chosen), part.hour_us)
-
-
-def _completed(rows: pa.RecordBatch, attempts: pa.Array, hour_us: int | None) -> pa.RecordBatch:
-    hours = pa.repeat(pa.scalar(hour_us, pa.timestamp("us", tz="UTC")), rows.num_rows)
-    named = {name: rows.column(name) for name in _COLUMNS} | {"attempt": attempts, "event_hour": hours}
-    return pa.RecordBatch.from_arrays(list(named.values()), names=list(named))
+                rows = selection.chosen(batch)
+                if rows.num_rows:
+                    hours = pa.repeat(pa.scalar(part.hour_us, pa.timestamp("us", tz="UTC")), rows.num_rows)
+                    yield rows.append_column("event_hour", hours)

@@ -32,18 +32,6 @@ class BatchSpan(NamedTuple):
     loads: tuple[int, int]
     backfills: tuple[int, int]
 
-    @property
-    def is_empty(self) -> bool:
-        """There is nothing to decode."""
-        return self.loads[0] >= self.loads[1] and self.backfills[0] >= self.backfills[1]
-
-    def condition(self) -> str:
-        """The rows of these batches, in SQL."""
-        loads = f"(ingest_batch >= {self.loads[0]} AND ingest_batch < {self.loads[1]})"
-        # Backfill n is written as -(n + 1).
-        backfills = f"(ingest_batch <= {-1 - self.backfills[0]} AND ingest_batch > {-1 - self.backfills[1]})"
-        return f"{loads} OR {backfills}"
-
 
 def spread(files: Iterable[tuple[int, int, int]]) -> dict[int, int]:
     """About how many rows each ingest batch has, from files' rows and lowest and highest batch."""

@@ -1,22 +1,28 @@
 """The decoded table of a topic and its dead letters, changed in an order that a kill survives."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final, Self
 
 import msgspec
+import pyarrow as pa
 from deltalake import DeltaTable, Schema
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql import SparkSession
 
 from pipeline.ingest.commits import BatchDocument, IngestTable, TableSpec
 from pipeline.ingest.lease import table_lease
 from pipeline.ingest.ranges import PartitionRange
 from pipeline.ingest.staging import StagedFile, stage
-from pipeline.lake.decode.columns import fields_of, new_columns, spark_fields
-from pipeline.lake.decode.lake_files import row_count
-from pipeline.lake.decode.schema import RecordSchema, SchemaFile, check_change, check_columns, schema_of
+from pipeline.lake.decode.ddl import columns_of
+from pipeline.lake.decode.schema import (
+    RecordSchema,
+    SchemaFile,
+    check_change,
+    check_columns,
+    new_columns,
+    schema_of,
+)
+from pipeline.lake.decode.source import row_count
 from pipeline.lake.decode.steps import APPLIED, DROPPED, REDRIVEN, SOURCE_ROWS, STREAMS, Repair, repair_of
 from pipeline.lake.lake_tables import LakeTable
 from pipeline.layout import PipelineLayout
@@ -94,28 +100,25 @@ class DecodeTables:
     def use_schema(self, schema: RecordSchema) -> None:
         """Make or evolve the decoded table. Raises: PipelineError where the change is refused."""
         if self._decoded is None:
-            columns = [*spark_fields(schema.fields), *KAFKA_COLUMNS.jsonValue()["fields"]]
-            struct = StructType.fromJson({"type": "struct", "fields": columns})
+            columns = pa.schema([*columns_of(schema.fields), *KAFKA_COLUMNS])
             description = f"Decoded records of topic {self.lake.topic}"
-            IngestTable.open(self.decoded_path, TableSpec(struct, (DECODED_PARTITION,), description))
+            IngestTable.open(self.decoded_path, TableSpec(columns, (DECODED_PARTITION,), description))
         elif self._schema is not None:
             check_change(self._schema, schema)
-        self._evolve(schema)
+        table = DeltaTable(str(self.decoded_path))
+        known = self.columns()
+        check_columns(known, schema.fields)
+        if added := new_columns(known, schema.fields):
+            table.alter.add_columns(Schema.from_arrow(pa.schema(columns_of(pa.schema(added)))).fields)
         if self._schema != schema:
             text = msgspec.json.encode(schema.as_file()).decode()
-            table = DeltaTable(str(self.decoded_path))
             table.alter.set_table_properties({_SCHEMA_PROPERTY: text}, raise_if_not_exists=False)
         self._reopen()
 
-    def _evolve(self, schema: RecordSchema) -> None:
-        table = DeltaTable(str(self.decoded_path))
-        columns = json.loads(table.schema().to_json())["fields"]
-        kafka = set(KAFKA_COLUMNS.fieldNames())
-        known = fields_of([each for each in columns if each["name"] not in kafka])
-        check_columns(known, schema.fields)
-        if added := new_columns(known, schema.fields):
-            struct = {"type": "struct", "fields": spark_fields(added)}
-            table.alter.add_columns(Schema.from_json(json.dumps(struct)).fields)
+    def columns(self) -> pa.Schema:
+        """Of fields, as the decoded table has them now."""
+        columns = pa.schema(DeltaTable(str(self.decoded_path)).schema())
+        return pa.schema([each for each in columns if each.name not in KAFKA_COLUMNS.names])
 
     def _reopen(self) -> None:
         table = DeltaTable(str(self.decoded_path))
@@ -170,30 +173,22 @@ class DecodeTables:
         needed = repair_of(self._last_batch(), self.positions(), self._applied())
         if needed is Repair.NONE:
             return needed
-        letters = spark.read.format("delta").load(str(self.dead.path))
+        kept = spark.read.format("delta").load(str(self.dead.path))
         if needed is Repair.FORGET_LETTERS:
-            kept = letters.where(letters["decode_batch"] <= self._last_batch())
+            kept = kept.where(kept["decode_batch"] <= self._last_batch())
         else:
-            kept = without_decoded(letters, self._redriven(spark))
+            moved = f"_decode_batch = {self.positions()[REDRIVEN] - 1}"
+            decoded = spark.read.format("delta").load(str(self.decoded_path)).where(moved)
+            keys = decoded.selectExpr("_partition AS partition", "_offset AS offset")
+            kept = kept.join(keys, ["partition", "offset"], "left_anti")
         files = stage(kept, area, (DEAD_PARTITION,))
-        schema = self._schema
-        assert schema is not None, "letters are written after a schema is used"
-        document = self.document(JOB_REPAIR, (), schema, {}, {})
+        assert self._schema is not None, "letters are written after a schema is used"
+        document = self.document(JOB_REPAIR, (), self._schema, {}, {})
         self.replace_letters(files, msgspec.structs.replace(document, batch=self._last_batch()))
         return needed
-
-    def _redriven(self, spark: SparkSession) -> DataFrame:
-        batch = self.positions()[REDRIVEN] - 1
-        return spark.read.format("delta").load(str(self.decoded_path)).where(f"_decode_batch = {batch}")
 
     def _last_batch(self) -> int:
         return -1 if self._decoded is None else self._decoded.batch(self.app)
 
     def _applied(self) -> int:
         return self.dead.positions(self.app, (APPLIED,)).get(APPLIED, 0)
-
-
-def without_decoded(letters: DataFrame, decoded: DataFrame) -> DataFrame:
-    """Dead letters that are none any more left out."""
-    keys = decoded.select(decoded["_partition"].alias("partition"), decoded["_offset"].alias("offset"))
-    return letters.join(keys, ["partition", "offset"], "left_anti")

@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.lake.decode.columns import arrow_type
+from pipeline.lake.decode.ddl import columns_of
 from pipeline.lake.decode.schema import RecordSchema
 from pipeline.lake.decode.source import Selection, Slice, read_bundle
-from pipeline.lake.decode.values import DecodedBatch, ValueDecoder
-from pipeline.schema.decoded import DEAD_PARTITION, DECODED_PARTITION
+from pipeline.lake.decode.values import DecodedBatch, decoder_of
+from pipeline.schema.decoded import DEAD_LETTERS, DEAD_PARTITION, DECODED_PARTITION, KAFKA_COLUMNS
 from pipeline.store import AnyPath, move, of_text
 
 DECODED: Final = "decoded"
@@ -34,10 +34,6 @@ _NAMES_MAX: Final = 100
 _WRITERS_MAX: Final = 32
 _GROUP_BYTES: Final = 32 * 1024 * 1024
 _WAITING_BYTES_MAX: Final = 128 * 1024 * 1024
-_HEADERS: Final = pa.list_(
-    pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
-)
-_MICROSECONDS: Final = pa.timestamp("us", tz="UTC")
 _REPORT: Final = pa.schema([("kind", pa.string()), ("name", pa.string()), ("count", pa.int64())])
 
 
@@ -67,7 +63,7 @@ def decode_task(plan: TaskPlan) -> Callable[[Iterable[pa.RecordBatch]], Iterator
 
 
 def _run(plan: TaskPlan, batches: Iterable[pa.RecordBatch]) -> Counter[tuple[str, str]]:
-    decoder = ValueDecoder(plan.schema)
+    decoder = decoder_of(plan.schema)
     area = of_text(plan.area)
     decoded = HourFiles(area / DECODED, DECODED_PARTITION)
     dead = HourFiles(area / DEAD, DEAD_PARTITION)
@@ -76,9 +72,10 @@ def _run(plan: TaskPlan, batches: Iterable[pa.RecordBatch]) -> Counter[tuple[str
         found = decoder.decode(batch.column("value").to_pylist())
         assert len(found.good) + len(found.faults) == batch.num_rows, "a record is decoded or dead"
         if found.good:
-            decoded.add(decoded_rows(plan, batch, found), _take(batch, found.good).column("event_hour"))
+            source = batch.take(pa.array(found.good))
+            decoded.add(decoded_rows(plan, source, found), source.column("event_hour"))
         if found.faults:
-            letters = _take(batch, list(found.faults))
+            letters = batch.take(pa.array(found.faults))
             dead.add(dead_rows(plan, letters, found), letters.column("event_hour"))
         counts.update((ERRORS, fault.error_class) for fault in found.faults.values())
         _count_unknown(counts, found)
@@ -95,59 +92,36 @@ def _count_unknown(counts: Counter[tuple[str, str]], found: DecodedBatch) -> Non
 
 
 def _report(counts: Counter[tuple[str, str]]) -> pa.RecordBatch:
-    kinds, names = [kind for kind, _ in counts], [name for _, name in counts]
-    return pa.RecordBatch.from_arrays(
-        [pa.array(kinds, pa.string()), pa.array(names, pa.string()), pa.array(counts.values(), pa.int64())],
-        schema=_REPORT,
-    )
+    rows = [{"kind": kind, "name": name, "count": count} for (kind, name), count in counts.items()]
+    return pa.RecordBatch.from_pylist(rows, _REPORT)
 
 
-def _take(batch: pa.RecordBatch, rows: list[int]) -> pa.RecordBatch:
-    return batch if len(rows) == batch.num_rows else batch.take(pa.array(rows, pa.int64()))
-
-
-def decoded_rows(plan: TaskPlan, batch: pa.RecordBatch, found: DecodedBatch) -> pa.Table:
-    """Rows of the decoded table, without the partition column."""
-    source = _take(batch, found.good)
-    rows = source.num_rows
-    columns = {
-        each.name: (arrow_type(each.type), column)
-        for each, column in zip(plan.schema.fields, found.columns, strict=True)
+def decoded_rows(plan: TaskPlan, source: pa.RecordBatch, found: DecodedBatch) -> pa.Table:
+    """Rows of the decoded table, without the partition column; `source` are the records that parse."""
+    fields = columns_of(plan.schema.fields)
+    known = dict(zip((each.name for each in fields), found.columns, strict=True)) | {
+        "_partition": source.column("partition"),
+        "_offset": source.column("offset"),
+        "_timestamp": source.column("timestamp"),
+        "_schema_version": plan.schema.version,
+        "_decode_batch": plan.decode_batch,
+        "_unknown_fields": pa.array(found.unknown, KAFKA_COLUMNS.field("_unknown_fields").type),
     }
-    columns |= {
-        "_partition": (pa.int32(), source.column("partition")),
-        "_offset": (pa.int64(), source.column("offset")),
-        "_timestamp": (_MICROSECONDS, source.column("timestamp")),
-        "_schema_version": (pa.int32(), _repeated(plan.schema.version, rows, pa.int32())),
-        "_decode_batch": (pa.int64(), _repeated(plan.decode_batch, rows, pa.int64())),
-        "_unknown_fields": (
-            pa.list_(pa.field("element", pa.string())),
-            pa.array(found.unknown, pa.list_(pa.string())),
-        ),
-    }
-    return _table(columns)
+    return _table(known, pa.schema([*fields, *KAFKA_COLUMNS]), source.num_rows)
 
 
 def dead_rows(plan: TaskPlan, letters: pa.RecordBatch, found: DecodedBatch) -> pa.Table:
     """Rows of the dead-letter table, without the partition column; `letters` are the ones with faults."""
-    rows = letters.num_rows
     faults = list(found.faults.values())
-    columns = {
-        "topic": (pa.string(), _repeated(plan.topic, rows, pa.string())),
-        "topic_id": (pa.string(), _repeated(plan.topic_id, rows, pa.string())),
-        "partition": (pa.int32(), letters.column("partition")),
-        "offset": (pa.int64(), letters.column("offset")),
-        "timestamp": (_MICROSECONDS, letters.column("timestamp")),
-        "schema_id": (pa.string(), _repeated(plan.schema.id, rows, pa.string())),
-        "error_class": (pa.string(), pa.array([each.error_class for each in faults], pa.string())),
-        "message": (pa.string(), pa.array([_text(each.message) for each in faults], pa.string())),
-        "attempt": (pa.int32(), letters.column("attempt")),
-        "key": (pa.binary(), letters.column("key")),
-        "value": (pa.binary(), letters.column("value")),
-        "headers": (_HEADERS, letters.column("headers")),
-        "decode_batch": (pa.int64(), _repeated(plan.decode_batch, rows, pa.int64())),
+    known = {name: letters.column(name) for name in letters.schema.names if name != DEAD_PARTITION} | {
+        "topic": plan.topic,
+        "topic_id": plan.topic_id,
+        "schema_id": plan.schema.id,
+        "error_class": pa.array([each.error_class for each in faults]),
+        "message": pa.array([_text(each.message) for each in faults]),
+        "decode_batch": plan.decode_batch,
     }
-    return _table(columns)
+    return _table(known, DEAD_LETTERS, letters.num_rows)
 
 
 def _text(message: str) -> str:
@@ -155,15 +129,15 @@ def _text(message: str) -> str:
     return message.encode("utf-8", "replace").decode()
 
 
-def _repeated(value: Any, rows: int, kind: pa.DataType) -> pa.Array:
-    return pa.repeat(pa.scalar(value, kind), rows)
-
-
-def _table(columns: dict[str, tuple[pa.DataType, Any]]) -> pa.Table:
-    arrays = [array if array.type == kind else array.cast(kind) for kind, array in columns.values()]
-    return pa.Table.from_arrays(
-        arrays, schema=pa.schema([(name, kind) for name, (kind, _) in columns.items()])
-    )
+def _table(known: dict[str, Any], schema: pa.Schema, rows: int) -> pa.Table:
+    """Those columns of a table that are known; what is no array is every row's."""
+    fields = [each for each in schema if each.name in known]
+    arrays = [
+        (column if isinstance(column, pa.Array) else pa.repeat(column, rows)).cast(each.type)
+        for each in fields
+        for column in [known[each.name]]
+    ]
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 
 
 class HourFiles:

@@ -1,22 +1,22 @@
 """Values of records as typed columns, or why they are none: strict, and the same on every run. Pure.
 
-Values are decoded by msgspec into structures without dictionaries; what parses nothing, exceeds its type or
-lacks a required field is an error of its record alone. Fields that the schema does not name are passed over
-and told.
+A reader makes a document of a value: what parses nothing, exceeds its type or lacks a required field is an
+error of its record alone. Fields that the schema does not name are passed over and told. Arrow makes columns
+of all documents at once.
 """
 
 import csv
 import io
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal, InvalidOperation
-from typing import Annotated, Any, Final, NamedTuple
+from decimal import Context, Decimal, Inexact, InvalidOperation
+from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 import pyarrow as pa
 
-from pipeline.lake.decode.columns import arrow_column
-from pipeline.lake.decode.field_types import Field, FieldType
+from pipeline.lake.decode.ddl import JSON_TEXT, columns_of, ddl_of, items_of
 from pipeline.lake.decode.schema import RecordSchema, ValueFormat
 
 _TIMESTAMP_MS_MIN: Final = -62_135_596_800_000
@@ -25,8 +25,9 @@ _FLOAT_MAX: Final = 3.4028235677973366e38
 _UNKNOWN_MAX: Final = 20
 _NAME_LENGTH_MAX: Final = 200
 _MESSAGE_LENGTH_MAX: Final = 500
-_CONFLUENT_HEADER_BYTES: Final = 5
+_HEADER_BYTES: Final = 5
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
 
 NULL_VALUE: Final = "null_value"
 MALFORMED: Final = "malformed"
@@ -57,121 +58,139 @@ class DecodedBatch(NamedTuple):
     """Faults of all other values, by position."""
 
 
-class _FaultError(Exception):
-    """Carries a Fault out of a decoder."""
+class FaultError(Exception):
+    """Carries a Fault out of a reader."""
 
     def __init__(self, error_class: str, message: str) -> None:
         super().__init__(message)
         self.fault = Fault(error_class, message[:_MESSAGE_LENGTH_MAX])
 
 
-Row = Any
-"""A msgspec structure with a field `f<n>` for the schema's n-th field."""
+Document: TypeAlias = dict[str, Any]
+Read: TypeAlias = Callable[[bytes], tuple[Document, list[str] | None]]
+"""A value's document, and its unknown fields. Raises: FaultError."""
+Fit: TypeAlias = Callable[[Any], Any]
+"""Arrow's value of one that was read and is not null. Raises: FaultError."""
 
 
 class ValueDecoder:
     """Decodes values with one schema."""
 
-    def __init__(self, schema: RecordSchema) -> None:
-        self._fields = schema.fields
-        self._strict: msgspec.json.Decoder[Row] = msgspec.json.Decoder(
-            _row_type(schema.fields, forbid_unknown=True)
-        )
-        self._lenient: msgspec.json.Decoder[Row] = msgspec.json.Decoder(
-            _row_type(schema.fields, forbid_unknown=False)
-        )
-        self._plain_type = _row_type(schema.fields, forbid_unknown=False)
-        self._decode = self._decoder(schema.format)
-        self._checks = [
-            (f"f{index}", each) for index, each in enumerate(schema.fields) if _needs_check(each.type)
-        ]
+    def __init__(self, fields: pa.Schema, read: Read) -> None:
+        self._kind = pa.struct(columns_of(fields))
+        self._fit = fit_of(self._kind, "$")
+        self._read = read
 
     def decode(self, values: Sequence[bytes | None]) -> DecodedBatch:
         """Every value is either good or has a fault."""
-        rows: list[Row] = []
+        rows: list[Document] = []
         good: list[int] = []
         unknown: list[list[str] | None] = []
         faults: dict[int, Fault] = {}
-        strict, checks = self._decode, self._checks
+        read, fit = self._read, self._fit
         for index, value in enumerate(values):
             try:
                 if value is None:
-                    raise _FaultError(NULL_VALUE, "the record has no value")
-                row, strange = strict(value)
-                for name, field in checks:
-                    _check(getattr(row, name), field.type, field.name)
-            except _FaultError as error:
+                    raise FaultError(NULL_VALUE, "the record has no value")
+                row, strange = read(value)
+                if fit is not None:
+                    fit(row)
+            except FaultError as error:
                 faults[index] = error.fault
                 continue
             rows.append(row)
             good.append(index)
             unknown.append(strange)
-        columns = [
-            arrow_column([getattr(row, f"f{index}") for row in rows], each.type)
-            for index, each in enumerate(self._fields)
-        ]
-        return DecodedBatch(good, columns, unknown, faults)
+        return DecodedBatch(good, pa.array(rows, self._kind).flatten(), unknown, faults)
 
-    def _decoder(self, form: ValueFormat) -> Callable[[bytes], tuple[Row, list[str] | None]]:
-        match form:
-            case ValueFormat.JSON:
-                return self._json
-            case ValueFormat.CONFLUENT_JSON:
-                return self._confluent_json
-            case ValueFormat.CSV:
-                return self._csv
-            case ValueFormat.TEXT:
-                return self._text
 
-    def _json(self, value: bytes) -> tuple[Row, list[str] | None]:
+def decoder_of(schema: RecordSchema) -> ValueDecoder:
+    """By a schema that somebody wrote."""
+    return ValueDecoder(schema.fields, _reader(schema))
+
+
+def _reader(schema: RecordSchema) -> Read:
+    match schema.format:
+        case ValueFormat.JSON:
+            return json_reader(schema.fields)
+        case ValueFormat.CONFLUENT_JSON:
+            read = json_reader(schema.fields)
+            return lambda value: read(value[header_of(value) :])
+        case ValueFormat.CSV:
+            return _csv_reader(schema.fields)
+        case ValueFormat.TEXT:
+            return _text_reader(schema.fields.names[0])
+
+
+def header_of(value: bytes) -> int:
+    """Bytes in front of the data. Raises: FaultError."""
+    if len(value) < _HEADER_BYTES or value[0] != 0:
+        raise FaultError(BAD_FRAMING, "the value does not begin with a zero byte and a 4-byte schema id")
+    return _HEADER_BYTES
+
+
+def json_reader(fields: pa.Schema) -> Read:
+    """Of JSON objects."""
+    strict: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_row_type(fields, forbid_unknown=True))
+    lenient: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_row_type(fields, forbid_unknown=False))
+
+    def read(value: bytes) -> tuple[Document, list[str] | None]:
         try:
-            return self._strict.decode(value), None
+            return _document(strict.decode(value)), None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             pass  # mostly a field that the schema does not have: tried again without that rule
         try:
-            row = self._lenient.decode(value)
-            return row, unknown_fields(msgspec.json.decode(value), self._fields)
+            row = lenient.decode(value)
+            return _document(row), unknown_fields(msgspec.json.decode(value), fields)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise _fault_of(error) from error
 
-    def _confluent_json(self, value: bytes) -> tuple[Row, list[str] | None]:
-        if len(value) < _CONFLUENT_HEADER_BYTES or value[0] != 0:
-            raise _FaultError(BAD_FRAMING, "the value does not begin with a zero byte and a 4-byte schema id")
-        return self._json(value[_CONFLUENT_HEADER_BYTES:])
+    return read
 
-    def _text(self, value: bytes) -> tuple[Row, list[str] | None]:
+
+def _text_reader(name: str) -> Read:
+    def read(value: bytes) -> tuple[Document, list[str] | None]:
         try:
-            return self._plain_type(value.decode()), None
+            return {name: value.decode()}, None
         except UnicodeDecodeError as error:
             raise _fault_of(error) from error
 
-    def _csv(self, value: bytes) -> tuple[Row, list[str] | None]:
+    return read
+
+
+def _csv_reader(fields: pa.Schema) -> Read:
+    row_type = _row_type(fields, forbid_unknown=False)
+
+    def read(value: bytes) -> tuple[Document, list[str] | None]:
         try:
             lines = list(csv.reader(io.StringIO(value.decode(), newline=""), strict=True))
         except (UnicodeDecodeError, csv.Error) as error:
-            raise _FaultError(MALFORMED, str(error)) from error
+            raise FaultError(MALFORMED, str(error)) from error
         if len(lines) != 1:
-            raise _FaultError(MALFORMED, f"the value has {len(lines)} lines of CSV, not one")
-        if len(lines[0]) != len(self._fields):
-            raise _FaultError(
-                WRONG_COLUMNS, f"the line has {len(lines[0])} values, the schema {len(self._fields)} fields"
+            raise FaultError(MALFORMED, f"the value has {len(lines)} lines of CSV, not one")
+        if len(lines[0]) != len(fields):
+            raise FaultError(
+                WRONG_COLUMNS, f"the line has {len(lines[0])} values, the schema {len(fields)} fields"
             )
         named = {
-            each.name: _csv_value(text, each.type)
-            for each, text in zip(self._fields, lines[0], strict=True)
+            each.name: text if pa.types.is_string(each.type) else text.strip()
+            for each, text in zip(fields, lines[0], strict=True)
             if text
         }
         try:
-            return msgspec.convert(named, self._plain_type, strict=False), None
+            return _document(msgspec.convert(named, row_type, strict=False)), None
         except msgspec.ValidationError as error:
             raise _fault_of(error) from error
 
-
-def _csv_value(text: str, kind: FieldType) -> object:
-    return text if kind.name == "string" else text.strip()
+    return read
 
 
-def unknown_fields(value: object, fields: tuple[Field, ...], inside: str = "") -> list[str]:
+def _document(row: object) -> Document:
+    found: Document = msgspec.to_builtins(row, builtin_types=(bytes, datetime, date, Decimal))
+    return found
+
+
+def unknown_fields(value: object, fields: pa.Schema | pa.StructType, inside: str = "") -> list[str]:
     """Paths of what an object has and the schema has not, at most twenty."""
     found: list[str] = []
     if isinstance(value, dict):
@@ -180,32 +199,32 @@ def unknown_fields(value: object, fields: tuple[Field, ...], inside: str = "") -
             path = f"{inside}{name}"[:_NAME_LENGTH_MAX]
             if name not in known:
                 found.append(path)
-            elif known[name].name == "struct":
-                found += unknown_fields(inner, known[name].fields, f"{path}.")
+            elif pa.types.is_struct(known[name]):
+                found += unknown_fields(inner, known[name], f"{path}.")
             if len(found) >= _UNKNOWN_MAX:
                 break
     return found[:_UNKNOWN_MAX]
 
 
-def _fault_of(error: Exception) -> _FaultError:
+def _fault_of(error: Exception) -> FaultError:
     text = str(error)
     if isinstance(error, RecursionError):
-        return _FaultError(MALFORMED, "it is nested too deep")
+        return FaultError(MALFORMED, "it is nested too deep")
     if not isinstance(error, msgspec.ValidationError):
-        return _FaultError(MALFORMED, text)
+        return FaultError(MALFORMED, text)
     if "missing required" in text:
-        return _FaultError(MISSING_FIELD, text)
+        return FaultError(MISSING_FIELD, text)
     if "<=" in text or ">=" in text or "out of range" in text:
-        return _FaultError(OUT_OF_RANGE, text)
-    return _FaultError(WRONG_TYPE, text)
+        return FaultError(OUT_OF_RANGE, text)
+    return FaultError(WRONG_TYPE, text)
 
 
-def _row_type(fields: tuple[Field, ...], *, forbid_unknown: bool) -> type:
+def _row_type(fields: pa.Schema | pa.StructType, *, forbid_unknown: bool) -> type:
+    """A msgspec structure with a field `f<n>` for the n-th field."""
     # Structures of plain values are no garbage that the collector would have to look at.
-    required = [each for each in enumerate(fields) if each[1].required]
-    optional = [each for each in enumerate(fields) if not each[1].required]
-    members: list[Any] = [(f"f{n}", _msgspec_type(each.type, forbid_unknown)) for n, each in required]
-    members += [(f"f{n}", _msgspec_type(each.type, forbid_unknown) | None, None) for n, each in optional]
+    kinds = [_msgspec_type(each.type, forbid_unknown) for each in fields]
+    members: list[Any] = [(f"f{n}", kinds[n]) for n, each in enumerate(fields) if not each.nullable]
+    members += [(f"f{n}", kinds[n] | None, None) for n, each in enumerate(fields) if each.nullable]
     return msgspec.defstruct(
         "Row",
         members,
@@ -215,81 +234,88 @@ def _row_type(fields: tuple[Field, ...], *, forbid_unknown: bool) -> type:
     )
 
 
-def _msgspec_type(kind: FieldType, forbid_unknown: bool) -> Any:
-    if kind.bits:
-        half = 2 ** (kind.bits - 1)
+def _msgspec_type(kind: pa.DataType, forbid_unknown: bool) -> Any:
+    if pa.types.is_integer(kind):
+        half = 2 ** (kind.bit_width - 1)
         return Annotated[int, msgspec.Meta(ge=-half, le=half - 1)]
-    match kind.name:
-        case "struct":
-            return _row_type(kind.fields, forbid_unknown=forbid_unknown)
-        case "array":
-            assert kind.items is not None
-            return list[_msgspec_type(kind.items, forbid_unknown) | None]  # type: ignore[misc]
-        case "map":
-            assert kind.items is not None
-            return dict[str, _msgspec_type(kind.items, forbid_unknown) | None]  # type: ignore[misc]
-        case "timestamp":
-            milliseconds = Annotated[int, msgspec.Meta(ge=_TIMESTAMP_MS_MIN, le=_TIMESTAMP_MS_MAX)]
-            return datetime | milliseconds
-    return _SCALARS[kind.name]
+    if pa.types.is_struct(kind):
+        return _row_type(kind, forbid_unknown=forbid_unknown)
+    if (items := items_of(kind)) is not None:
+        inner: Any = _msgspec_type(items, forbid_unknown) | None
+        return dict[str, inner] if pa.types.is_map(kind) else list[inner]
+    if pa.types.is_timestamp(kind):
+        return datetime | Annotated[int, msgspec.Meta(ge=_TIMESTAMP_MS_MIN, le=_TIMESTAMP_MS_MAX)]
+    return Decimal if pa.types.is_decimal(kind) else _SCALARS[kind]
 
 
-_SCALARS: Final[dict[str, Any]] = {
-    "boolean": bool,
-    "float": float,
-    "double": float,
-    "decimal": Decimal,
-    "string": str,
-    "binary": bytes,
-    "date": date,
+_SCALARS: Final[dict[pa.DataType, Any]] = {
+    pa.bool_(): bool,
+    pa.float32(): Annotated[float, msgspec.Meta(ge=-_FLOAT_MAX, le=_FLOAT_MAX)],
+    pa.float64(): float,
+    pa.string(): str,
+    pa.binary(): bytes,
+    pa.date32(): date,
+    JSON_TEXT: Any,
 }
 
 
-def _needs_check(kind: FieldType) -> bool:
-    """Whether values that msgspec accepts may still be none of the type."""
-    return kind.name in ("decimal", "float", "timestamp") or any(
-        _needs_check(inner)
-        for inner in (*(each.type for each in kind.fields), *([kind.items] if kind.items else []))
-    )
+def fit_of(kind: pa.DataType, path: str) -> Fit | None:
+    """What values of a type need before Arrow takes them; None: nothing."""
+    if pa.types.is_decimal(kind):
+        return _decimal_fit(kind, path)
+    if pa.types.is_timestamp(kind):
+        return _timestamp_fit(path)
+    if kind == JSON_TEXT:
+        return lambda value: msgspec.json.encode(value).decode()
+    if pa.types.is_struct(kind):
+        return _struct_fit(kind, path)
+    items = items_of(kind)
+    fit = None if items is None else fit_of(items, f"{path}[...]")
+    if fit is None:
+        return None
+    if pa.types.is_map(kind):
+        return lambda value: {name: None if each is None else fit(each) for name, each in value.items()}
+    return lambda value: [None if each is None else fit(each) for each in value]
 
 
-def _check(value: Any, kind: FieldType, path: str) -> None:
-    """Raises: _FaultError for what the type cannot hold."""
-    if value is None:
-        return
-    match kind.name:
-        case "decimal":
-            _check_decimal(value, kind, path)
-        case "float":
-            if abs(value) > _FLOAT_MAX:
-                raise _FaultError(OUT_OF_RANGE, f"{value} is more than a float holds - at `$.{path}`")
-        case "timestamp":
-            if not _in_years(value):
-                raise _FaultError(OUT_OF_RANGE, f"{value} is not in the years 1 to 9999 - at `$.{path}`")
-        case "struct":
-            for index, each in enumerate(kind.fields):
-                _check(getattr(value, f"f{index}"), each.type, f"{path}.{each.name}")
-        case "array" | "map":
-            assert kind.items is not None
-            for each in value if kind.name == "array" else value.values():
-                _check(each, kind.items, f"{path}[...]")
+def _struct_fit(kind: pa.StructType, path: str) -> Fit | None:
+    """In their place."""
+    found = [(each.name, fit_of(each.type, f"{path}.{each.name}")) for each in kind]
+    fits = [(name, fit) for name, fit in found if fit is not None]
+
+    def fit(value: Document) -> Document:
+        for name, inner in fits:
+            if (given := value.get(name)) is not None:
+                value[name] = inner(given)
+        return value
+
+    return fit if fits else None
 
 
-def _in_years(value: datetime | int) -> bool:
-    if not isinstance(value, datetime) or not value.utcoffset():
-        return True
-    since = (value - _EPOCH) // timedelta(milliseconds=1)
-    return _TIMESTAMP_MS_MIN <= since <= _TIMESTAMP_MS_MAX
-
-
-def _check_decimal(value: Decimal, kind: FieldType, path: str) -> None:
+def _decimal_fit(kind: pa.DataType, path: str) -> Fit:
     """Exactly what the column can hold: nothing is rounded."""
-    try:
-        fits = value.is_finite() and abs(value.adjusted()) <= 100
-        exponent = value.normalize().as_tuple().exponent if fits else 0
-    except InvalidOperation:
-        fits, exponent = False, 0
-    assert isinstance(exponent, int)
-    whole_digits = value.adjusted() + 1 if fits and value else 0
-    if not fits or -exponent > kind.scale or whole_digits > kind.precision - kind.scale:
-        raise _FaultError(OUT_OF_RANGE, f"{str(value)[:100]} is no {kind.ddl()} - at `$.{path}`")
+    quantize = Context(prec=kind.precision, traps=[Inexact, InvalidOperation]).quantize
+    last_digit = Decimal(1).scaleb(-kind.scale)
+
+    def fit(value: Decimal) -> Decimal:
+        with suppress(Inexact, InvalidOperation):
+            if value.is_finite():
+                return quantize(value, last_digit)
+        raise FaultError(OUT_OF_RANGE, f"{str(value)[:100]} is no {ddl_of(kind)} - at `{path}`")
+
+    return fit
+
+
+def _timestamp_fit(path: str) -> Fit:
+    """Numbers are milliseconds since 1970; a time without a zone is UTC."""
+
+    def fit(value: datetime | int) -> datetime | int:
+        if isinstance(value, int):
+            return value * 1000
+        if value.utcoffset():
+            since = (value - _EPOCH) // _MILLISECOND
+            if not _TIMESTAMP_MS_MIN <= since <= _TIMESTAMP_MS_MAX:
+                raise FaultError(OUT_OF_RANGE, f"{value} is not in the years 1 to 9999 - at `{path}`")
+        return value
+
+    return fit

@@ -8,8 +8,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StringType, StructField, StructType
 
 from pipeline.errors import PipelineError
 from pipeline.ingest.commits import BatchDocument, IngestTable, TableSpec
@@ -25,7 +23,7 @@ from tests.pipeline.lake_tables import HOUR_MS, START_MS, TOPIC_ID, LakeWriter, 
 
 ADA = b"ada-lovelace-1815"
 OTHER = b"charles-babbage-1791"
-DECODED = StructType([StructField("user", StringType()), *KAFKA_COLUMNS])
+DECODED = pa.schema([pa.field("user", pa.string()), *KAFKA_COLUMNS])
 
 
 @pytest.fixture
@@ -47,15 +45,15 @@ def keyed(first: int, count: int, partition: int = 0) -> list[Record]:
     ]
 
 
-def derived(layout: PipelineLayout, kind: str, schema: StructType, rows: list[dict[str, Any]]) -> Path:
+def derived(layout: PipelineLayout, kind: str, schema: pa.Schema, rows: list[dict[str, Any]]) -> Path:
     """A table made from the lake table."""
     path = layout.derived("i-1", "clicks", TOPIC_ID, kind)
     table = IngestTable.open(path, TableSpec(schema))
     area = layout.staging / uuid.uuid4().hex
     area.mkdir(parents=True)
     file = area / f"part-{uuid.uuid4()}.parquet"
-    full = [dict.fromkeys(schema.fieldNames()) | row for row in rows]
-    pq.write_table(pa.Table.from_pylist(full, to_arrow_schema(schema, timezone="UTC")), file)
+    full = [dict.fromkeys(schema.names) | row for row in rows]
+    pq.write_table(pa.Table.from_pylist(full, schema), file)
     document = BatchDocument(app="decode", batch=table.batch("decode") + 1, job="decode", job_version="1")
     table.append([staged_file(file, area)], document)
     return path

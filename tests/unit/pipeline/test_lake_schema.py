@@ -1,43 +1,41 @@
 """Schema files: what they may say, and how they may change."""
 
-import json
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, Schema
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.errors import PipelineError
-from pipeline.lake.decode.columns import fields_of, new_columns, spark_fields
-from pipeline.lake.decode.field_types import Field, FieldType, parse_fields
-from pipeline.lake.decode.schema import RecordSchema, check_change, read_schema, schema_of
+from pipeline.lake.decode.ddl import array_of, columns_of, fields_ddl, parse_fields
+from pipeline.lake.decode.schema import RecordSchema, check_change, new_columns, read_schema, schema_of
 
 _NAMES = st.text("abcXYZ09-_.$ü`", min_size=1, max_size=6).filter(lambda name: not name.startswith("_"))
+_PLAIN = [
+    *(pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.bool_(), pa.float32(), pa.float64()),
+    *(pa.string(), pa.binary(), pa.date32(), pa.timestamp("us", "UTC")),
+]
 
 
-def field_types(depth: int = 2) -> st.SearchStrategy[FieldType]:
-    plain = st.sampled_from(
-        ["tinyint", "smallint", "int", "bigint", "boolean", "float", "double", "string", "binary", "date"]
-    ).map(FieldType)
+def field_types(depth: int = 2) -> st.SearchStrategy[pa.DataType]:
+    plain = st.sampled_from(_PLAIN)
     decimals = st.tuples(st.integers(1, 38), st.integers(0, 38)).map(
-        lambda each: FieldType("decimal", max(each), min(each))
+        lambda each: pa.decimal128(max(each), min(each))
     )
     if depth == 0:
         return st.one_of(plain, decimals)
     inner = field_types(depth - 1)
-    arrays = st.tuples(st.sampled_from(["array", "map"]), inner).map(
-        lambda each: FieldType(each[0], items=each[1])
-    )
-    structs = fields(depth - 1).map(lambda found: FieldType("struct", fields=found))
-    return st.one_of(plain, decimals, arrays, structs)
+    maps = inner.map(lambda each: pa.map_(pa.string(), each))
+    return st.one_of(plain, decimals, inner.map(array_of), maps, fields(depth - 1).map(pa.struct))
 
 
-def fields(depth: int = 2) -> st.SearchStrategy[tuple[Field, ...]]:
-    one = st.builds(Field, _NAMES, field_types(depth), st.booleans())
-    return st.lists(one, min_size=1, max_size=4, unique_by=lambda each: each.name.lower()).map(tuple)
+def fields(depth: int = 2) -> st.SearchStrategy[pa.Schema]:
+    one = st.builds(pa.field, _NAMES, field_types(depth), nullable=st.booleans())
+    return st.lists(one, min_size=1, max_size=4, unique_by=lambda each: each.name.lower()).map(pa.schema)
 
 
 def schema(text: str, version: int = 1) -> RecordSchema:
@@ -46,23 +44,18 @@ def schema(text: str, version: int = 1) -> RecordSchema:
 
 @settings(deadline=None)
 @given(fields())
-def test_a_schema_is_read_as_it_is_written(found: tuple[Field, ...]) -> None:
-    written = RecordSchema(1, "json", found).ddl  # type: ignore[arg-type]
-    assert parse_fields(written) == found
+def test_a_schema_is_read_as_it_is_written(found: pa.Schema) -> None:
+    assert parse_fields(fields_ddl(found)) == found
 
 
 @settings(deadline=None)
 @given(fields())
-def test_columns_are_the_fields_without_requirements(found: tuple[Field, ...]) -> None:
-    def loosened(all_fields: tuple[Field, ...]) -> tuple[Field, ...]:
-        return tuple(Field(each.name, loose(each.type)) for each in all_fields)
-
-    def loose(kind: FieldType) -> FieldType:
-        items = kind.items and loose(kind.items)
-        return kind._replace(fields=loosened(kind.fields), items=items)
-
-    assert fields_of(spark_fields(found)) == loosened(found)
-    assert new_columns(fields_of(spark_fields(found)), found) == []
+def test_columns_are_the_fields_without_requirements(found: pa.Schema) -> None:
+    columns = pa.schema(columns_of(found))
+    assert fields_ddl(columns) == fields_ddl(found).replace(" NOT NULL", "")
+    made = pa.schema(Schema.from_arrow(columns))
+    assert parse_fields(fields_ddl(made)) == columns, "Delta keeps them"
+    assert new_columns(made, found) == []
 
 
 @settings(deadline=None)
@@ -74,8 +67,8 @@ def test_any_text_is_a_schema_or_a_sentence(text: str) -> None:
 
 def test_types_have_their_other_names() -> None:
     found = parse_fields("a integer, b long NOT NULL, `c d` short".replace("`c d`", "c"))
-    assert [each.type.name for each in found] == ["int", "bigint", "smallint"]
-    assert [each.required for each in found] == [False, True, False]
+    assert found.types == [pa.int32(), pa.int64(), pa.int16()]
+    assert [each.nullable for each in found] == [True, False, True]
 
 
 @pytest.mark.parametrize(
@@ -171,14 +164,14 @@ def test_new_columns_are_merged_into_a_table(tmp_path: Path) -> None:
         "a struct<b: int, c: int>, l array<struct<x: int, z: date>>, "
         "m map<string, struct<y: int, w: int>>, n int, o int"
     )
-    struct = {"type": "struct", "fields": spark_fields(old)}
-    table = DeltaTable.create(tmp_path, Schema.from_json(json.dumps(struct)))
+    table = DeltaTable.create(tmp_path, Schema.from_arrow(old))
     more = new_columns(old, new)
     assert [each.name for each in more] == ["a", "l", "m", "n"]
-    added = {"type": "struct", "fields": spark_fields(more)}
-    table.alter.add_columns(Schema.from_json(json.dumps(added)).fields)
-    found = fields_of(json.loads(table.schema().to_json())["fields"])
-    assert found == (*new[:3], old[3], old[4], new[3])
+    table.alter.add_columns(Schema.from_arrow(pa.schema(more)).fields)
+    found = pa.schema(table.schema())
+    assert fields_ddl(found) == fields_ddl(
+        pa.schema([*list(new)[:3], old.field("o"), old.field("p"), new.field("n")])
+    )
     assert new_columns(found, new) == []
 
 

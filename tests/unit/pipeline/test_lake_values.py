@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pipeline.lake.decode import values
 from pipeline.lake.decode.schema import RecordSchema, read_schema
-from pipeline.lake.decode.values import DecodedBatch, Fault, ValueDecoder
+from pipeline.lake.decode.values import DecodedBatch, Fault, decoder_of
 
 
 def schema(fields: str, form: str = "json") -> RecordSchema:
@@ -20,7 +20,7 @@ def schema(fields: str, form: str = "json") -> RecordSchema:
 
 
 def decode(fields: str, *given_values: bytes | None, form: str = "json") -> DecodedBatch:
-    return ValueDecoder(schema(fields, form)).decode(given_values)
+    return decoder_of(schema(fields, form)).decode(given_values)
 
 
 def rows(found: DecodedBatch) -> list[list[Any]]:
@@ -152,6 +152,11 @@ def test_decimals_are_exact_or_refused(number: Decimal) -> None:
     assert bool(found.good) == fits
     if fits:
         assert rows(found) == [[number]]
+
+
+def test_what_is_no_number_is_no_decimal() -> None:
+    found = decode("d decimal(4,2)", b'{"d": "NaN"}', b'{"d": "-Infinity"}')
+    assert list(classes(found).values()) == [values.OUT_OF_RANGE, values.OUT_OF_RANGE]
 
 
 def test_structures_keep_their_nulls() -> None:
