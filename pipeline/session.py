@@ -1,21 +1,24 @@
-"""The one place where Spark is started: on this machine, or as the driver of a cluster (docs/adr/0057)."""
+"""The one place where Spark is started: here, as a cluster's driver, or on a server (docs/adr/0057)."""
 
 import os
+import socket
 import sys
 import zipfile
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from pipeline.errors import PipelineError
 from pipeline.jars import JARS, S3_JARS, cache_dir, ensure_jars
 from pipeline.java import spark_java_home
 from pipeline.memory import memory_here
-from pipeline.spark_at import THIS_MACHINE, SparkAt
+from pipeline.spark_at import SUBMITTED, THIS_MACHINE, SparkAt
 from pipeline.store import AnyPath, StorePath
 
 SHUFFLE_PARTITIONS: Final = 4
@@ -23,6 +26,39 @@ SHUFFLE_PARTITIONS: Final = 4
 _started: Final[list[Any]] = []
 _LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
 _TASKS_IMPORT: Final = ("contracts", "pipeline", "runtime", "wire")
+_CONNECT_PORT: Final = 15002
+_PROBE_S: Final = 5.0
+_CATALOG: Final = "spark.sql.catalog.spark_catalog"
+_QUERIES: Final = {
+    _CATALOG: "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS),
+    "spark.sql.session.timeZone": "UTC",
+    "spark.databricks.delta.snapshotPartitions": "2",  # of a table's log; 50 tasks are for clusters
+    "spark.sql.parquet.compression.codec": "zstd",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # INT96 has no bounds in footers
+    # Rows of several partitions of a table need no sorting where so few are written at a time.
+    "spark.sql.maxConcurrentOutputFileWriters": "16",
+    # Kafka's newer batch source hands rows on as they are; the older one takes them apart and back.
+    "spark.sql.sources.useV1SourceList": "avro,csv,json,orc,parquet,text",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+}
+"""What a session can say by itself, whoever started its Spark."""
+_DRIVER: Final = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stopTimeout": "30s",
+    "spark.kafka.consumer.cache.capacity": "256",
+    # A batch's consumers are not asked for again; idle ones count among the instance's connections, and what
+    # they fetched beyond the batch's end stays in memory.
+    "spark.kafka.consumer.cache.timeout": "15s",
+    "spark.kafka.consumer.cache.evictorThreadRunInterval": "5s",
+    "spark.kafka.consumer.fetchedData.cache.timeout": "15s",
+    "spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval": "5s",
+}
 
 
 def spark_session(
@@ -33,32 +69,57 @@ def spark_session(
 ) -> SparkSession:
     """A session with Kafka and Delta Lake that reaches `lake`; UTC, errors only in the log, no web pages.
 
-    Raises: PipelineError without Java or the jars.
+    Raises: PipelineError without Java or the jars, or where a Spark Connect server is of no use.
     """
+    scratch.mkdir(parents=True, exist_ok=True)
+    if at.is_connect:
+        return _connected(at, tasks_archive(scratch))
+    if at.url == SUBMITTED:
+        return SparkSession.builder.getOrCreate()
     is_stored = isinstance(lake, StorePath)
     jars = ensure_jars(say, (*JARS, *S3_JARS) if is_stored else JARS)
-    scratch.mkdir(parents=True, exist_ok=True)
-    if home := spark_java_home(cache_dir()):
-        os.environ["JAVA_HOME"] = home
-    python = at.settings.get("spark.pyspark.python", sys.executable)
-    os.environ["PYSPARK_PYTHON"], os.environ["PYSPARK_DRIVER_PYTHON"] = python, sys.executable
-    if at.is_local:
-        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    settings = _settings(scratch, jars) | _settings_at(at, jars)
-    settings |= (s3_settings(os.environ) if is_stored else {}) | dict(at.settings)
-    conf = SparkConf().setMaster(at.master).setAppName("portico").setAll([*settings.items()])
+    os.environ.update(spark_environment(at))
+    settings = settings_of(at, scratch, jars) | (s3_settings(os.environ) if is_stored else {})
+    conf = (
+        SparkConf().setMaster(at.url).setAppName("portico").setAll([*(settings | dict(at.settings)).items()])
+    )
     if SparkSession.getActiveSession() is None:
         context = SparkContext(conf=conf, gateway=_java(conf))
         if not at.is_local:
-            context.addPyFile(str(_packed(scratch / "tasks.zip")))
+            context.addPyFile(str(tasks_archive(scratch)))
     return SparkSession.builder.config(conf=conf).getOrCreate()
 
 
-def _settings_at(at: SparkAt, jars: list[Path]) -> dict[str, str]:
-    """An address on which executors reach the driver is Spark's own choice, as its machine is named."""
-    if at.is_local:
-        return {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-    return {"spark.jars": ",".join(str(jar) for jar in jars)}
+def spark_environment(at: SparkAt) -> dict[str, str]:
+    """What a driver's process needs: Java, and the Python of its tasks. Raises: PipelineError."""
+    found = {
+        "PYSPARK_PYTHON": at.settings.get("spark.pyspark.python", sys.executable),
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+    }
+    if home := spark_java_home(cache_dir()):
+        found["JAVA_HOME"] = home
+    return found | ({"SPARK_LOCAL_IP": "127.0.0.1"} if at.is_local else {})
+
+
+def _connected(at: SparkAt, packages: Path) -> SparkSession:
+    """A session of a server that has the jars and reaches the lake by itself. Raises: PipelineError."""
+    server = urlsplit(at.url)
+    try:
+        # PySpark tries for ten minutes.
+        socket.create_connection((server.hostname or "", server.port or _CONNECT_PORT), _PROBE_S).close()
+    except OSError as error:
+        raise PipelineError(f"no Spark Connect server is at {server.netloc}: {error}") from error
+    session = SparkSession.builder.remote(at.url).getOrCreate()
+    if session.conf.get(_CATALOG, "") != _QUERIES[_CATALOG]:
+        raise PipelineError(
+            f"the Spark Connect server at {server.netloc} has no Delta Lake: start it by `portico pipeline "
+            "submit connect`, or with the jars and settings that this prints with --dry-run"
+        )
+    for name, value in (_QUERIES | dict(at.settings)).items():
+        if session.conf.isModifiable(name):
+            session.conf.set(name, value)
+    session.addArtifacts(str(packages), pyfile=True)
+    return session
 
 
 def s3_settings(environment: Mapping[str, str]) -> dict[str, str]:
@@ -70,8 +131,9 @@ def s3_settings(environment: Mapping[str, str]) -> dict[str, str]:
     return {f"spark.hadoop.fs.s3a.{name}": value for name, value in found.items() if value}
 
 
-def _packed(archive: Path) -> Path:
+def tasks_archive(scratch: Path) -> Path:
     """Our own packages, for executors: what else tasks import is installed there, as here."""
+    archive = scratch / "tasks.zip"
     with zipfile.ZipFile(archive, "w") as packed:
         for name in _TASKS_IMPORT:
             spec = find_spec(name)
@@ -96,38 +158,21 @@ def _quoted(option: str) -> str:
     return '"' + option.replace("\\", r"\\").replace('"', r"\"") + '"'
 
 
-def _settings(scratch: Path, jars: list[Path]) -> dict[str, str]:
+def settings_of(at: SparkAt, scratch: Path, jars: list[Path]) -> dict[str, str]:
+    """Spark's settings of a driver on this machine, without those that `at` has."""
     # Spark looks for causes of a Python failure with a regular expression that needs a deep stack
     options = f"-Xss4m {_quoted(f'-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}')}"
+    # An address on which executors reach the driver is Spark's own choice, as its machine is named.
+    where = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    if not at.is_local:
+        where = {"spark.jars": ",".join(str(jar) for jar in jars)}
     return {
+        **_QUERIES,
+        **_DRIVER,
+        **where,
         "spark.driver.memory": f"{memory_here() // 1024**2}m",
         "spark.driver.extraJavaOptions": options,
         "spark.driver.extraClassPath": ":".join(str(jar) for jar in jars),
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS),
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        "spark.databricks.delta.snapshotPartitions": "2",  # of a table's log; 50 tasks are for clusters
-        "spark.sql.parquet.compression.codec": "zstd",
-        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # INT96 has no bounds in footers
-        # Rows of several partitions of a table need no sorting where so few are written at a time.
-        "spark.sql.maxConcurrentOutputFileWriters": "16",
-        # Kafka's newer batch source hands rows on as they are; the older one takes them apart and back.
-        "spark.sql.sources.useV1SourceList": "avro,csv,json,orc,parquet,text",
-        "spark.sql.execution.arrow.pyspark.enabled": "true",
-        "spark.sql.streaming.stateStore.providerClass": (
-            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-        ),
-        "spark.sql.streaming.stopTimeout": "30s",
-        "spark.kafka.consumer.cache.capacity": "256",
-        # A batch's consumers are not asked for again; idle ones count among the instance's connections, and
-        # what they fetched beyond the batch's end stays in memory.
-        "spark.kafka.consumer.cache.timeout": "15s",
-        "spark.kafka.consumer.cache.evictorThreadRunInterval": "5s",
-        "spark.kafka.consumer.fetchedData.cache.timeout": "15s",
-        "spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval": "5s",
     }

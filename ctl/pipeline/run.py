@@ -19,7 +19,7 @@ from ctl.console_client import Console, instance_path
 from ctl.errors import CommandError
 from ctl.options import DEFAULT_DATA_DIR, DataDir, Tenant
 from ctl.pipeline.progress import ShownProgress, quiet_teller
-from ctl.pipeline.spark_options import Lake, Master, SparkSettings, spark_at
+from ctl.pipeline.spark_options import Lake, Master, Remote, SparkSettings, spark_at
 from pipeline.errors import PipelineError
 from pipeline.ingest.failures import is_from_spark, is_from_store, is_interrupted
 from pipeline.layout import PipelineLayout
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 
 _SENTENCE_LENGTH_MAX: Final = 600
 _AGAIN_S: Final = 0.05
+_NOT_BY_CONNECT: Final = (
+    "this job needs Spark's driver in its own process, for streams or tasks that a Spark Connect server does "
+    "not run: use --master instead of --remote"
+)
 
 
 @dataclass
@@ -44,11 +48,15 @@ class JobRun:
     spark_at: SparkAt
     _sessions: "list[SparkSession]" = field(default_factory=list)
     """The session once it is started, or one that several runs share."""
+    by_connect: bool = False
+    """Whether the job asks Spark for nothing but what a Spark Connect server gives."""
     _parts: list[ShownProgress] = field(default_factory=list)
 
     @property
     def spark(self) -> "SparkSession":
-        """The session, started when it is first asked for."""
+        """The session, started when it is first asked for. Raises: PipelineError."""
+        if self.spark_at.is_connect and not self.by_connect:
+            raise PipelineError(_NOT_BY_CONNECT)
         if not self._sessions:
             from pipeline.session import spark_session
 
@@ -87,6 +95,7 @@ def job_run(
     shared: "SparkSession | None" = None,
     spark_at: SparkAt = THIS_MACHINE,
     lake: str | None = None,
+    by_connect: bool = False,
 ) -> Iterator[JobRun]:
     """Run a job's body; a `shared` session is used and goes on afterwards. `lake`: the URL of its root.
 
@@ -102,7 +111,7 @@ def job_run(
         progress = ShownProgress(job, subject, quiet_teller(tell, say))
         sessions = [] if shared is None else [shared]
         layout = PipelineLayout(data_dir.resolve(), root, is_spark_here=spark_at.is_local)
-        run = JobRun(console, layout, progress, spark_at, sessions)
+        run = JobRun(console, layout, progress, spark_at, sessions, by_connect)
         progress.start()
         state, error = JobState.FAILED, "it met a mistake of the program: see its output"
         try:
@@ -133,27 +142,32 @@ def _lake_root(url: str) -> "AnyPath":
 def _for_tenant(
     tenant: Tenant = None,
     master: Master = None,
+    remote: Remote = None,
     spark_conf: SparkSettings = None,
     data_dir: DataDir = DEFAULT_DATA_DIR,
 ) -> StartJob:
-    return partial(job_run, data_dir=data_dir, tenant=tenant, spark_at=spark_at(master, spark_conf))
+    return partial(job_run, data_dir=data_dir, tenant=tenant, spark_at=spark_at(master, spark_conf, remote))
 
 
 def _for_lakes(
     tenant: Tenant = None,
     master: Master = None,
+    remote: Remote = None,
     spark_conf: SparkSettings = None,
     lake: Lake = None,
     data_dir: DataDir = DEFAULT_DATA_DIR,
 ) -> StartJob:
-    at = spark_at(master, spark_conf)
-    return partial(job_run, data_dir=data_dir, tenant=tenant, spark_at=at, lake=lake)
+    at = spark_at(master, spark_conf, remote)
+    return partial(job_run, data_dir=data_dir, tenant=tenant, spark_at=at, lake=lake, by_connect=True)
 
 
 def _for_operators(
-    master: Master = None, spark_conf: SparkSettings = None, data_dir: DataDir = DEFAULT_DATA_DIR
+    master: Master = None,
+    remote: Remote = None,
+    spark_conf: SparkSettings = None,
+    data_dir: DataDir = DEFAULT_DATA_DIR,
 ) -> StartJob:
-    return partial(job_run, data_dir=data_dir, spark_at=spark_at(master, spark_conf))
+    return partial(job_run, data_dir=data_dir, spark_at=spark_at(master, spark_conf, remote))
 
 
 TenantJob = Annotated[StartJob, Made(_for_tenant)]

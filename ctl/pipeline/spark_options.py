@@ -20,6 +20,15 @@ Master = Annotated[
         help="Spark's master, like spark://HOST:7077. Else Spark runs here, on all cores.",
     ),
 ]
+Remote = Annotated[
+    str | None,
+    typer.Option(
+        "--remote",
+        envvar="PORTICO_SPARK_REMOTE",
+        metavar="URL",
+        help="A Spark Connect server, like sc://HOST:15002; SPARK_CONNECT_AUTHENTICATE_TOKEN is its token.",
+    ),
+]
 Lake = Annotated[
     str | None,
     typer.Option(
@@ -35,8 +44,10 @@ SparkSettings = Annotated[
 ]
 
 
-def spark_at(master: str | None, settings: Sequence[str] | None) -> SparkAt:
+def spark_at(master: str | None, settings: Sequence[str] | None = None, remote: str | None = None) -> SparkAt:
     """Raises: a usage error, also for a secret: everybody on the machine sees a command's arguments."""
+    if remote is not None:
+        _must_be_connect(remote, master)
     found = {}
     for each in settings or ():
         name, equals, value = each.partition("=")
@@ -48,4 +59,16 @@ def spark_at(master: str | None, settings: Sequence[str] | None) -> SparkAt:
                 "into spark-defaults.conf in the folder that SPARK_CONF_DIR names"
             )
         found[name] = value
-    return SparkAt(master or THIS_MACHINE.master, found)
+    return SparkAt(remote or master or THIS_MACHINE.url, found)
+
+
+def _must_be_connect(remote: str, master: str | None) -> None:
+    if master is not None:
+        raise usage("Spark has a master that runs jobs or is a server that is asked: --master or --remote")
+    if not remote.startswith("sc://"):
+        raise usage(f"--remote is sc://HOST:PORT of a Spark Connect server, not '{remote}'")
+    if _SECRET.search(remote.partition("/;")[2]):
+        raise usage(
+            "--remote has a secret, which other users of this machine see in a command's arguments: a token "
+            "is taken from SPARK_CONNECT_AUTHENTICATE_TOKEN"
+        )

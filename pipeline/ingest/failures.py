@@ -39,6 +39,9 @@ def is_interrupted(error: BaseException) -> bool:
 def messages(error: BaseException) -> list[str]:
     """Messages of an exception of Spark and all its causes in the JVM, outermost first."""
     found = [str(error)]
+    if stack_trace := getattr(error, "getStackTrace", None):  # a Spark Connect server's text of them
+        lines = (stack_trace() or "").splitlines()
+        found += [line.split(": ", 2)[-1] for line in lines if line.startswith("Caused by: ")]
     cause: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     while cause is not None and len(found) < _CAUSES_MAX:
         found.append(str(cause.getMessage()))

@@ -25,11 +25,10 @@ if TYPE_CHECKING:
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 _LOCK: Final = "lock"
 _LEFT_AFTER: Final = timedelta(days=3)
-_WRITE: Final = {
-    "compression": "zstd",
-    "parquet.compression.codec.zstd.level": "1",
+_WRITE: Final = {"compression": "zstd", "parquet.compression.codec.zstd.level": "1"}
+_WRITE_HERE: Final = {
     # Parquet has checksums of its own pages; Hadoop's beside each file would cost a fifth of the writing and
-    # stay behind when the file is moved.
+    # stay behind when the file is moved. What writes to a store keeps parts of files on disks by the other.
     "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "fs.file.impl.disable.cache": "true",
 }
@@ -127,6 +126,8 @@ def stage(
     batch = area / uuid.uuid4().hex
     written = Observation()
     writer = frame.observe(written, F.count(F.lit(1)).alias("rows")).write.options(**_WRITE)
+    if isinstance(area, Path):
+        writer = writer.options(**_WRITE_HERE)
     for name in opaque:
         writer = writer.option(f"parquet.enable.dictionary#{name}", "false")
         writer = writer.option(f"parquet.column.statistics.enabled#{name}", "false")

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.lake.decode.source import Slice, bundles
 from pipeline.lake.planning.audit_runs import Runs, runs_of
+from pipeline.spark_at import tasks_at_once
 from pipeline.store import of_text, open_parquet
 
 NO_HOUR: Final = -1
@@ -28,7 +29,7 @@ def scan(spark: Callable[[], SparkSession], parts: Sequence[Slice]) -> dict[int,
         found = pa.Table.from_batches([_scan_slice(part) for part in parts], _SCHEMA)
     else:
         session = spark()
-        shares = bundles(parts, session.sparkContext.defaultParallelism * _TASKS_PER_CORE)
+        shares = bundles(parts, tasks_at_once(session) * _TASKS_PER_CORE)
         numbers = session.range(len(shares), numPartitions=len(shares))
         found = numbers.mapInArrow(_task(shares), _DDL).toArrow()
     partition, label, start, end = (found.column(name).to_numpy() for name in _SCHEMA.names)

@@ -13,6 +13,7 @@ from pipeline.ingest.offsets import SourceOffsets, Topic
 from pipeline.ingest.ranges import RECORD_BYTES_GUESS, PartitionRange, pack
 from pipeline.ingest.records import read_by_client
 from pipeline.ingest.watch import TopicWatch, gone
+from pipeline.spark_at import tasks_at_once
 
 _BY_CLIENT: Final = 4000
 T = TypeVar("T")
@@ -71,7 +72,7 @@ def _frame(spark: SparkSession, offsets: SourceOffsets, topic: Topic, piece: Pie
     if piece.by_client:
         return read_by_client(spark, offsets.source, topic.name, piece.ranges[0])
     units = ((each, float(RECORD_BYTES_GUESS)) for each in piece.ranges)
-    packing = pack(units, spark.sparkContext.defaultParallelism)
+    packing = pack(units, tasks_at_once(spark))
     return read_ranges(spark, offsets.source, {topic.name: piece.ranges}, packing)
 
 

@@ -35,6 +35,7 @@ from pipeline.lake.planning.compact_plan import (
 )
 from pipeline.layout import PipelineLayout
 from pipeline.progress import Progress
+from pipeline.spark_at import tasks_at_once
 from pipeline.store import AnyPath
 
 COMMIT_BYTES: Final = 1024 * 1024 * 1024
@@ -178,7 +179,7 @@ def _rewrite(
         [file] = stage(rows.coalesce(1).sortWithinPartitions(*keys), area, ())
         return file._replace(partition_values=found.files[0].partition_values)
 
-    with ThreadPoolExecutor(spark.sparkContext.defaultParallelism) as threads:
+    with ThreadPoolExecutor(tasks_at_once(spark)) as threads:
         joined = list(threads.map(join, group))
     before = [_location(path, file) for found in group for file in found.files]
     _compare(spark, columns, path, before, [file.path for file in joined])

@@ -18,6 +18,7 @@ from pipeline.ingest.watch import TopicWatch, gone
 from pipeline.lake.plan import OnDataLoss, SourceLoad, TopicLoad, plan_waiting
 from pipeline.lake.rows import Destination, lake_rows
 from pipeline.schema.lake import LAKE_OPAQUE, LAKE_PARTITION_BY
+from pipeline.spark_at import tasks_at_once
 from pipeline.store import AnyPath
 
 JOB: Final = "load"
@@ -98,7 +99,7 @@ class Drain:
             if load.by_client in part[name]:
                 return read_by_client(spark, kafka, name, part[name][0])
         units = ((each, load.record_bytes) for name, load in self._loads(part) for each in part[name])
-        return read_ranges(spark, kafka, part, pack(units, spark.sparkContext.defaultParallelism))
+        return read_ranges(spark, kafka, part, pack(units, tasks_at_once(spark)))
 
     def _commit(self, part: Ranges, files: Sequence[StagedFile]) -> None:
         self._drop_gone(part)

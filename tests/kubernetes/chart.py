@@ -64,3 +64,5 @@ def pods(manifests: list[Manifest]) -> Iterator[tuple[Manifest, Manifest]]:
                 yield manifest, manifest["spec"]["jobTemplate"]["spec"]["template"]
             case "Pod":
                 yield manifest, manifest
+            case "ConfigMap" if "pod.yaml" in manifest["data"]:
+                yield manifest, yaml.safe_load(manifest["data"]["pod.yaml"])

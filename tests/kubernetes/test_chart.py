@@ -51,6 +51,14 @@ MATRIX: Final[dict[str, Manifest]] = {
         "podAnnotations": {"checked": "yes"},
     },
     "pipeline": {"pipeline": {"enabled": True, "persistence": {"accessMode": "ReadWriteOnce"}}},
+    "executors": {
+        "pipeline": {
+            "enabled": True,
+            "lake": "s3a://lakes/main",
+            "storeSecret": "our-store",
+            "jobs": {"load": {"schedule": "@hourly", "args": ["load", "shop"], "executors": 3}},
+        }
+    },
     "watched": {
         "monitoring": {
             "podMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
@@ -132,12 +140,15 @@ def test_every_pod_is_restricted(values: Manifest) -> None:
         assert not spec.get("hostNetwork") and not spec.get("hostPID") and not spec.get("hostIPC")
         assert all("hostPath" not in volume for volume in spec["volumes"])
         is_operator = template["metadata"]["labels"]["app.kubernetes.io/component"] == "operator"
-        assert spec["automountServiceAccountToken"] is is_operator
+        starts_executors = any("submit" in each.get("args", ()) for each in spec["containers"])
+        assert spec["automountServiceAccountToken"] is (is_operator or starts_executors)
         for container in spec["containers"]:
             security = container["securityContext"]
             assert security["readOnlyRootFilesystem"] is True
             assert security["allowPrivilegeEscalation"] is False
             assert security["capabilities"] == {"drop": ["ALL"]}
+            if owner["kind"] == "ConfigMap":
+                continue  # of an executor: Spark adds what its settings say
             assert {"cpu", "memory"} <= container["resources"]["requests"].keys()
             assert "memory" in container["resources"]["limits"]
             assert all(volume.get("mountPath") != "/" for volume in container["volumeMounts"])
@@ -269,6 +280,11 @@ CONTRADICTIONS: Final[list[tuple[Manifest, str]]] = [
         {"pipeline": {"enabled": True, "jobs": {"A_b": {"schedule": "* * * * *", "args": ["x"]}}}},
         "'A_b' cannot be a job's name",
     ),
+    (
+        {"pipeline": {"enabled": True, "jobs": {"a": {"schedule": "@daily", "args": ["x"], "executors": 2}}}},
+        "pipeline.jobs.a.executors is 2 but pipeline.lake is empty",
+    ),
+    ({"pipeline": {"lake": "s3a://us:secret@bucket"}}, "/pipeline/lake"),
     ({"gateway": {"tls": {"clientCaSecret": "ca"}}}, "gateway.tls.secret is empty"),
     ({"clusters": {"Far": {"ports": [9093]}}}, "'Far'"),
     ({"clusters": {"far": {"secret": "far-kafka"}}}, "missing property 'ports'"),
@@ -323,6 +339,23 @@ def test_every_value_has_a_word_said_about_it() -> None:
             continue
         (told.add if "# " in before else untold.append)(key[1])
     assert set(untold) - told <= {"size", "storageClass", "labels", "annotations", "meter", "advise"}
+
+
+def test_executors_of_a_job_are_as_safe_as_its_pod_and_find_its_store() -> None:
+    manifests = render(MATRIX["executors"])
+    jobs = (each for each in pods(manifests) if each[0]["metadata"]["name"].endswith("-pipeline-load"))
+    executors = (each for each in pods(manifests) if each[0]["kind"] == "ConfigMap")
+    [(_, job)], [(_, executor)] = jobs, executors
+    kubernetes_validate.validate(executor, KUBERNETES[-1], strict=True)
+    [of_job], [of_executor] = job["spec"]["containers"], executor["spec"]["containers"]
+    assert executor["spec"]["securityContext"] == job["spec"]["securityContext"]
+    assert of_executor["securityContext"] == of_job["securityContext"]
+    assert of_executor["envFrom"] == of_job["envFrom"] == [{"secretRef": {"name": "our-store"}}]
+    asked = of_job["args"]
+    assert asked[:3] == ["ctl.main", "pipeline", "submit"] and asked.index("load") > asked.index("submit")
+    assert f"--spark-conf=spark.kubernetes.container.image={of_job['image']}" in asked
+    [mount] = [each for each in of_job["volumeMounts"] if each["name"] == "executor"]
+    assert f"--spark-conf=spark.kubernetes.executor.podTemplateFile={mount['mountPath']}/pod.yaml" in asked
 
 
 def test_traces_are_told_to_every_process_and_have_a_way_out() -> None:

@@ -10,6 +10,8 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
+import psutil
+
 from tests.integration.stack import ROOT
 
 RUN_TIMEOUT_S: Final = 600.0
@@ -59,9 +61,33 @@ class KilledJob:
         time.sleep(pace * generator.uniform(0, 2 if commits else 10))
         if process.poll() is not None:
             return False
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+        self.kill_now()
         return True
+
+    def must_run(self) -> None:
+        """Raises: AssertionError, with what it said at its end."""
+        assert self._process is not None
+        if self._process.poll() is not None:
+            raise AssertionError(f"it was over too early: {self._process.communicate()}")
+
+    def kill_now(self) -> None:
+        """Its process group."""
+        assert self._process is not None
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.communicate()
+
+    def java(self) -> int | None:
+        """The process of its Java, once it has one."""
+        assert self._process is not None
+        found = (each for each in psutil.Process(self._process.pid).children() if each.name() == "java")
+        return next((each.pid for each in found), None)
+
+    def fail(self) -> str:
+        """Let it end; returns what it says of its failure."""
+        assert self._process is not None
+        _, err = self._process.communicate(timeout=RUN_TIMEOUT_S)
+        assert self._process.returncode == 1, err
+        return err
 
     def finish(self) -> Any:
         """Let it end; returns what it says."""

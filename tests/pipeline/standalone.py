@@ -1,16 +1,21 @@
 """A standalone Spark cluster of the PySpark distribution: a master, and workers with one core each."""
 
 import os
+import random
 import re
 import signal
+import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
+from ctl.stack.layout import free_port
 from pipeline.java import package_dir
+from tests.integration.stack import ROOT
 
 _START_TIMEOUT_S: Final = 120.0
 _MASTER: Final = "org.apache.spark.deploy.master.Master"
@@ -31,13 +36,13 @@ class Standalone:
         settings = ("spark.driver.host=127.0.0.1", "spark.driver.memory=1g", "spark.executor.memory=512m")
         return ["--master", self.url, *(part for each in settings for part in ("--spark-conf", each))]
 
-    def kill_an_executor(self) -> bool:
+    def kill_an_executor(self, generator: random.Random) -> bool:
         """Whether there was one. Its worker starts another."""
-        for folder in Path("/proc").iterdir():
-            if folder.name.isdecimal() and self._is_executor(folder):
-                os.kill(int(folder.name), signal.SIGKILL)
-                return True
-        return False
+        processes = (each for each in Path("/proc").iterdir() if each.name.isdecimal())
+        found = [int(each.name) for each in processes if self._is_executor(each)]
+        if found:
+            os.kill(generator.choice(found), signal.SIGKILL)
+        return bool(found)
 
     def _is_executor(self, process: Path) -> bool:
         try:
@@ -61,6 +66,33 @@ def standalone_cluster(folder: Path, workers: int = 2) -> Iterator[Standalone]:
             log = folder / f"worker-{number}.log"
             running.enter_context(_daemon(log, *command, r"Successfully registered with master (\S+)"))
         yield Standalone(told, folder)
+
+
+@contextmanager
+def connect_server(cluster: Standalone, log: Path) -> Iterator[str]:
+    """A Spark Connect server whose tasks run on the cluster; yields its URL."""
+    port = free_port()
+    command = [sys.executable, "-m", "runtime.start", "ctl.main", "pipeline", "submit", *cluster.options]
+    command += ["--spark-conf", f"spark.connect.grpc.binding.port={port}", "--data-dir", str(log.parent)]
+    with log.open("w") as out:
+        process = subprocess.Popen([*command, "connect"], cwd=ROOT, stdout=out, stderr=out)
+    try:
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        while not _answers(port):
+            assert process.poll() is None and time.monotonic() < deadline, log.read_text()[-3000:]
+            time.sleep(0.1)
+        yield f"sc://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def _answers(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), 1).close()
+    except OSError:
+        return False
+    return True
 
 
 @contextmanager

@@ -1,84 +1,84 @@
-"""Jobs on a standalone Spark cluster, by options alone: what they write is what they write on one machine."""
+"""A job is the same job wherever Spark runs: here, on a standalone cluster, on a Spark Connect server."""
 
 import json
-import time
-from collections.abc import Iterator
+import shutil
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
 from tests.integration.stack import Stack
-from tests.pipeline.killed import KilledJob, seeded
-from tests.pipeline.standalone import Standalone, standalone_cluster
-from tests.pipeline.test_lake_load_kills import KilledLoad, fill, must_hold_everything_once
-from tests.pipeline.topics import Topics, numbered
+from tests.pipeline.killed import KilledJob
+from tests.pipeline.standalone import connect_server, standalone_cluster
+from tests.pipeline.topics import Record, Topics
 
-RECORDS = 2_000
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
+
+RECORDS = 3_000
 PARTITIONS = 4
+BATCHES = ("--max-records-per-batch", "2000")
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
-    with standalone_cluster(tmp_path_factory.mktemp("cluster")) as running:
-        yield running
+def fill(topics: Topics) -> None:
+    """All that a record can have, on both sides of a transaction that is not committed."""
+    topics.create("orders", partitions=PARTITIONS, retention_ms="-1")
+    for first in (0, RECORDS):
+        topics.produce("orders", (record(first + n) for n in range(RECORDS)), **{"compression.type": "zstd"})
+        topics.abort("orders", (record(n) for n in range(50)))
 
 
-def rows(path: Path) -> list[tuple[int, int, bytes, bytes]]:
-    found = DeltaTable(path).to_pyarrow_table(columns=["partition", "offset", "key", "value"])
-    return sorted(tuple(row.values()) for row in found.to_pylist())
-
-
-@pytest.mark.long
-def test_a_load_and_its_decoding_on_a_cluster(stack: Stack, cluster: Standalone, tmp_path: Path) -> None:
-    """Reading is Java's on executors, decoding is our own Python there."""
-    instance = stack.create_instance("cluster")
-    topics = Topics(instance["bootstrap_servers"])
-    topics.create("on-a-cluster", partitions=PARTITIONS)
-    topics.produce("on-a-cluster", numbered(RECORDS, PARTITIONS))
-    load = KilledJob(
-        stack.data_dir, f"pipeline/lake/{instance['id']}/on-*", "load", instance["id"], *cluster.options
+def record(n: int) -> Record:
+    return Record(
+        None if n % 50 == 0 else b"line %d" % n if n % 7 else b"\xff not text",
+        None if n % 11 == 0 else b"k%d" % n,
+        n % PARTITIONS,
+        -(2**60) if n == 777 else 1_700_000_000_000 + n * 1_000,
+        [("a", b"1"), ("a", None)] if n % 3 == 0 else [],
     )
-    load.start()
-    [told] = load.finish()
-    assert (told["rows"], told["error"]) == (RECORDS, "")
-    [path] = load.tables()
-    offset_of = [0] * PARTITIONS
-    expected = []
-    for n in range(RECORDS):
-        partition = n % PARTITIONS
-        expected.append((partition, offset_of[partition], b"k%d" % n, b"v%d" % n))
-        offset_of[partition] += 1
-    assert rows(path) == sorted(expected)
 
+
+class Lake:
+    """A topic loaded and decoded into a lake of its own."""
+
+    def __init__(self, stack: Stack, instance: dict[str, Any], root: Path, schema: Path) -> None:
+        self._stack, self._instance, self._root, self._schema = stack, str(instance["id"]), root, schema
+
+    def made(self, *where: str) -> dict[str, pa.Table]:
+        """All rows of its tables, by their kinds."""
+        lake = ("--lake", self._root.as_uri(), *where)
+        load = KilledJob(self._stack.data_dir, "", "load", self._instance, *BATCHES, *lake)
+        load.start()
+        [told] = load.finish()
+        assert (told["rows"], told["error"]) == (2 * RECORDS, "")
+        what = ("--topic", "orders", "--schema", str(self._schema))
+        decode = KilledJob(self._stack.data_dir, "", "decode", self._instance, *what, *lake)
+        decode.start()
+        [told] = decode.finish()
+        assert told["decoded"] + told["dead_letters"] == 2 * RECORDS and told["dead_letters"]
+        return {kind: self._rows(kind) for kind in ("lake", "decoded", "dead_letters")}
+
+    def _rows(self, kind: str) -> pa.Table:
+        [path] = (self._root / kind / self._instance).glob("orders-*")
+        table = DeltaTable(path).to_pyarrow_table()
+        order = [name for name in table.column_names if name.strip("_") in ("partition", "offset")]
+        return table.sort_by([(name, "ascending") for name in sorted(order, reverse=True)]).combine_chunks()
+
+
+def test_rows_are_the_same_wherever_spark_runs(stack: Stack, tmp_path: Path) -> None:
+    instance = stack.create_instance("anywhere")
+    fill(Topics(instance["bootstrap_servers"]))
     schema = tmp_path / "line.json"
     schema.write_text(json.dumps({"version": 1, "format": "text", "fields": "line STRING"}))
-    what = ("decode", instance["id"], "--topic", "on-a-cluster", "--schema", str(schema))
-    decode = KilledJob(stack.data_dir, f"pipeline/decoded/{instance['id']}/on-*", *what, *cluster.options)
-    decode.start()
-    [told] = decode.finish()
-    assert told["decoded"] == RECORDS
-    [path] = decode.tables()
-    found = DeltaTable(path).to_pyarrow_table(columns=["_partition", "_offset", "line"]).to_pylist()
-    lines = sorted((partition, offset, value.decode()) for partition, offset, _, value in expected)
-    assert sorted(tuple(row.values()) for row in found) == lines
 
+    def made(name: str, *where: str) -> dict[str, pa.Table]:
+        found = Lake(stack, instance, tmp_path / name, schema).made(*where)
+        shutil.rmtree(tmp_path / name)
+        return found
 
-@pytest.mark.long
-@pytest.mark.timeout(1800)
-def test_an_executor_and_a_driver_are_killed(stack: Stack, cluster: Standalone) -> None:
-    """The load goes on by itself without an executor, and where it was when its driver is started again."""
-    instance = stack.create_instance("cluster-kills")
-    records = 60_000
-    fill(Topics(instance["bootstrap_servers"]), records, 80)
-    load = KilledLoad(stack, instance, 3_000, *cluster.options)
-    load.start()
-    assert load.kill(seeded(), commits_max=3), "the load was over before its driver was killed"
-    load.start()
-    seen, deadline = load.commits(), time.monotonic() + 600
-    while load.commits() <= seen + len(load.tables()):
-        assert time.monotonic() < deadline, "the job does not commit"
-        time.sleep(0.01)
-    assert cluster.kill_an_executor()
-    load.finish()
-    must_hold_everything_once(load, records)
+    here = made("here", "--master", "local[2]")
+    with standalone_cluster(tmp_path / "cluster") as cluster:
+        assert made("standalone", *cluster.options) == here
+        with connect_server(cluster, tmp_path / "connect.log") as url:
+            assert made("connect", "--remote", url) == here

@@ -68,11 +68,10 @@ class Topics:
         if transactional:
             producer.commit_transaction(20)
 
-    def abort(self, name: str, records: Iterable[Record]) -> None:
+    def abort(self, name: str, records: Iterable[Record], **settings: Any) -> None:
         """Produce in a transaction that is aborted."""
-        producer = Producer(
-            {"bootstrap.servers": self.bootstrap, "log_level": 0, "transactional.id": f"aborts-{name}"}
-        )
+        transactional = {"transactional.id": f"aborts-{name}"} | settings
+        producer = Producer({"bootstrap.servers": self.bootstrap, "log_level": 0} | transactional)
         producer.init_transactions(20)
         producer.begin_transaction()
         for each in records:

@@ -15,6 +15,7 @@ from ctl.commands.pipeline import (
     meter,
     mirror,
     schedule,
+    submit,
     tables,
 )
 
@@ -27,6 +28,7 @@ for command in (
     *(lake_repair.backfill, lake_repair.audit, forget.forget),
 ):
     app.command()(command)
+app.command(context_settings={"allow_interspersed_args": False})(submit.submit)
 app.add_typer(bill.prices, name="prices")
 app.add_typer(activity.activity, name="activity")
 app.add_typer(meter.meter, name="meter")

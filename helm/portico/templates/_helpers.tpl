@@ -193,6 +193,11 @@ annotations: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
 
+{{/* Not empty where a job of the pipeline has executors. */}}
+{{- define "portico.executors" -}}
+{{- if .Values.pipeline.enabled }}{{ range .Values.pipeline.jobs }}{{ if .executors }}some{{ end }}{{ end }}{{ end -}}
+{{- end -}}
+
 {{- define "portico.secretVolume" -}}
 - name: secrets
   secret:

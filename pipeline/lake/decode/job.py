@@ -42,6 +42,7 @@ from pipeline.lake.lake_tables import LakeTable
 from pipeline.layout import PipelineLayout
 from pipeline.progress import Progress
 from pipeline.schema.decoded import DEAD_PARTITION, DECODED_PARTITION
+from pipeline.spark_at import tasks_at_once
 from pipeline.store import AnyPath, of_text, open_parquet
 
 _TASKS_PER_CORE: Final = 2
@@ -242,7 +243,7 @@ def run_tasks(
     batch, lake = tables.next_batch, tables.lake
     folder = area / f"batch-{batch}"
     wanted = [each for each in parts if selection.may_have(each)]
-    shares = bundles(wanted, spark.sparkContext.defaultParallelism * _TASKS_PER_CORE)
+    shares = bundles(wanted, tasks_at_once(spark) * _TASKS_PER_CORE)
     plan = TaskPlan(schema, str(folder), lake.topic, lake.topic_id, batch, selection, shares)
     numbers = spark.range(len(shares), numPartitions=max(1, len(shares)))
     report = numbers.mapInArrow(decode_task(plan), REPORT_DDL).collect()

@@ -32,6 +32,18 @@ def test_a_secret_is_no_argument(name: str) -> None:
     assert "hush" not in str(refused.value)
 
 
+def test_a_server_is_asked_in_place_of_a_master() -> None:
+    given = spark_at(None, None, "sc://host:15002/;use_ssl=true")
+    assert given.is_connect and not given.is_local
+    with pytest.raises(CommandError, match="--master or --remote"):
+        spark_at("local[2]", None, "sc://host")
+    with pytest.raises(CommandError, match="sc://HOST:PORT"):
+        spark_at(None, None, "spark://host")
+    with pytest.raises(CommandError, match="SPARK_CONNECT_AUTHENTICATE_TOKEN") as refused:
+        spark_at(None, None, "sc://host/;token=hush")
+    assert "hush" not in str(refused.value)
+
+
 def test_memory_is_a_part_of_the_machine_or_of_its_container() -> None:
     assert job_memory([16 * GIB]) == 4 * GIB
     assert job_memory([64 * GIB, 8 * GIB]) == 2 * GIB
