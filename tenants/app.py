@@ -127,14 +127,12 @@ def create_console_app(console: Console, traced: TracerProvider | None = None) -
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        generate_unique_id_function=lambda route: route.name,
         telemetry={**_TELEMETRY, "tracer_provider": traced, "tracing": traced is not None},
     )
     app.state.console = console
     problems.install(app)
-    for router in _ROUTERS:
-        app.include_router(router)
-    routes = (route for router in _ROUTERS for route in router.routes)
+    # As they are: `include_router` would make all dependencies and models of a route a second time.
+    app.router.routes.extend(routes := [route for router in _ROUTERS for route in router.routes])
     app.openapi = openapi(app, conditional(routes))  # type: ignore[method-assign]
     _add_pages(app)
     # The last added runs first.

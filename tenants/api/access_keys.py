@@ -3,12 +3,13 @@
 import asyncio
 from typing import Annotated
 
-from fastapi import APIRouter, Path
+from fastapi import Path
 
 from tenants.api import models, views
 from tenants.api.context import Asker, Paging, Plane, Tenant, after_key
+from tenants.api.routers import api_router
 
-router = APIRouter(prefix="/v1/access-keys", tags=["accounts"])
+router = api_router("/v1/access-keys", "accounts")
 
 
 @router.get("")

@@ -3,13 +3,14 @@
 import asyncio
 from typing import Annotated
 
-from fastapi import APIRouter, Path
+from fastapi import Path
 
 from tenants.api import models, views
 from tenants.api.context import Asker, Paging, Plane, Tenant, after_key, at
+from tenants.api.routers import api_router
 from tenants.rules.permissions import MEANINGS, Role, grants
 
-router = APIRouter(prefix="/v1", tags=["accounts"])
+router = api_router("/v1", "accounts")
 KeyId = Annotated[str, Path(max_length=64, description="the id of the key")]
 
 

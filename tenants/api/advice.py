@@ -4,7 +4,6 @@ import asyncio
 from typing import Final
 
 import msgspec
-from fastapi import APIRouter
 from fastapi.responses import Response
 
 from contracts.advice import AdviceRow, Urgency
@@ -12,9 +11,10 @@ from runtime.clock import epoch_ms
 from tenants.api.advice_models import AdviceOverview, AdviceView, AdvisedInstance
 from tenants.api.answers import documented, json_answer
 from tenants.api.context import Asker, Found, Plane, at
+from tenants.api.routers import api_router
 from tenants.usecases.advice import SkewSummary
 
-router = APIRouter(prefix="/v1", tags=["advice"])
+router = api_router("/v1", "advice")
 NO_ADVICE: Final = "nothing has been advised yet: run `portico pipeline advise`"
 _ORDER: Final = {urgency: position for position, urgency in enumerate(Urgency)}
 

@@ -5,18 +5,19 @@ from collections.abc import Awaitable, Sequence
 from datetime import datetime
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Path, Query
+from fastapi import Path, Query
 
 from runtime.clock import epoch_ms
 from tenants.api import alarm_models as models
 from tenants.api import views
 from tenants.api.context import Asker, Found, Paging, Plane, Tenant, after_key, at, bad_cursor, home_or_all
+from tenants.api.routers import api_router
 from tenants.console import Console
 from tenants.rules.alarms import MEANINGS, AlarmKind, Rule, shown_state
 from tenants.rules.model import Caller, Instance
 from tenants.usecases.alarms import Listed, Shown, Told
 
-router = APIRouter(prefix="/v1", tags=["alarms"])
+router = api_router("/v1", "alarms")
 Kind = Annotated[AlarmKind, Path(description="what the alarm is about", examples=["throttled_produce"])]
 Subject = Annotated[
     str, Query(max_length=128, description="which of several, as the list tells it", examples=["builtin-1/1"])

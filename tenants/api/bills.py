@@ -6,13 +6,14 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi import Depends, Path, Query, Request
 from fastapi.responses import Response
 
 from contracts.billing import Adjustment, Bill, BillLine, BillState
 from runtime.clock import epoch_ms
 from tenants.api.answers import Format, Wanted, accepted, csv_answer, documented, json_answer
 from tenants.api.context import Asker, Billed, Plane, Tenant, at, home_or_all
+from tenants.api.routers import api_router
 from tenants.api.usage_models import (
     AdjustmentView,
     BillDetailView,
@@ -28,7 +29,7 @@ from tenants.rules.errors import NotFound, Unavailable
 from tenants.rules.money import major_units
 from tenants.usecases.bills import BillDetail
 
-router = APIRouter(prefix="/v1", tags=["bills"])
+router = api_router("/v1", "bills")
 NO_BILLS: Final = "there are no bills yet: run `portico pipeline meter run`"
 _MONTH: Final = r"^[0-9]{4}-(0[1-9]|1[0-2])$"
 MonthRef = Annotated[str, Path(pattern=_MONTH, description="of UTC", examples=["2026-11"])]

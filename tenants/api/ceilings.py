@@ -3,15 +3,16 @@
 import asyncio
 from typing import Annotated
 
-from fastapi import APIRouter, Path
+from fastapi import Path
 
 from tenants.api.ceiling_models import AmountsView, CeilingsChange, CeilingsView, ClusterCeilingsList
 from tenants.api.context import Asker, Plane
+from tenants.api.routers import api_router
 from tenants.api.versions import ContentVersion, ContentVersioned
 from tenants.rules.ceilings import Amounts
 from tenants.usecases.ceilings import Standing
 
-router = APIRouter(prefix="/v1", tags=["ceilings"])
+router = api_router("/v1", "ceilings")
 Name = Annotated[str, Path(max_length=64, description="the name of the tenant, or the id of the cluster")]
 
 

@@ -2,16 +2,17 @@
 
 from typing import Annotated, Final, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import Field
 
 from runtime.clock import monotonic_ms
 from tenants.api.context import Found, Plane
 from tenants.api.models import ViewModel
+from tenants.api.routers import api_router
 from tenants.rules.client_figures import figures, state_of
 from tenants.rules.client_reports import CLIENTS_KEPT, Seen
 
-router = APIRouter(prefix="/v1/instances/{instance}/clients", tags=["clients"])
+router = api_router("/v1/instances/{instance}/clients", "clients")
 _NAME: Final = "org.apache.kafka.producer.request.latency.avg"
 
 

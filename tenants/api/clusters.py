@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Annotated, NamedTuple
 
 import msgspec
-from fastapi import APIRouter, Path, Query
+from fastapi import Path, Query
 
 from contracts.fleet import FleetBroker
 from contracts.names import SCOPE_LENGTH, SYSTEM_INSTANCE_ID, owner_of
@@ -16,13 +16,14 @@ from runtime.clock import epoch_ms, monotonic_ms
 from tenants.apache_watch import Seen
 from tenants.api import cluster_models
 from tenants.api.context import Asker, Plane, at
+from tenants.api.routers import api_router
 from tenants.backend.apache import LACKS, QUOTAS_NOT_SET
 from tenants.backend.facts import ClusterFacts, PartitionState
 from tenants.console import Console
 from tenants.rules.errors import Unavailable
 from tenants.usecases.clusters import NAME_SHAPE
 
-router = APIRouter(prefix="/v1", tags=["operations"])
+router = api_router("/v1", "operations")
 Name = Annotated[str, Path(max_length=64, description="the id of the cluster")]
 NewName = Annotated[
     str,

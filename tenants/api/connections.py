@@ -1,16 +1,16 @@
 """Who is connected to an instance and what he carries, as its gateways count it."""
 
 import msgspec
-from fastapi import APIRouter
 from pydantic import Field
 
 from contracts.connected import ConnectedClient
 from runtime.clock import monotonic_ms
 from tenants.api.context import Found, Plane
 from tenants.api.models import ViewModel
+from tenants.api.routers import api_router
 from tenants.rules.connected import SHOWN_MAX, clients_of
 
-router = APIRouter(prefix="/v1/instances/{instance}/connections", tags=["clients"])
+router = api_router("/v1/instances/{instance}/connections", "clients")
 
 
 class ConnectedView(ViewModel):

@@ -2,19 +2,20 @@
 
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from fastapi.responses import Response
 
 from runtime.clock import epoch_ms
 from tenants.api.answers import documented, json_answer
 from tenants.api.context import Billed, Found, Plane, at
+from tenants.api.routers import api_router
 from tenants.api.usage_models import CostLineView, CostView, LeftOut, LimitCostView
 from tenants.rules import costs
 from tenants.rules.costs import CostLine, Lived, Month
 from tenants.rules.lifecycle import RATE_MAX_BYTES_PER_S, RATE_MIN_BYTES_PER_S, State
 from tenants.usecases.costs import MonthCosts
 
-router = APIRouter(prefix="/v1/instances/{instance}", tags=["bills"])
+router = api_router("/v1/instances/{instance}", "bills")
 _GONE: Final = (State.DELETED, State.PURGING, State.PURGED)
 NO_COSTS: Final = (
     "nothing is known yet: hours are counted a minute or two after they began, "

@@ -3,12 +3,12 @@
 import asyncio
 from typing import Annotated, Final
 
-from fastapi import APIRouter
 from pydantic import ConfigDict, Field, StringConstraints
 
 from contracts.shapes import BASE_URL_SHAPE
 from tenants.api.context import Asker, Found, Plane
 from tenants.api.models import RequestModel, ViewModel
+from tenants.api.routers import api_router
 from tenants.api.shapes import NULL, Schema, of, where
 from tenants.api.topics import Topic
 from tenants.backend.topics import check_name
@@ -24,7 +24,7 @@ from tenants.rules.decoding import (
 from tenants.rules.webhooks import URL_CHARACTERS_MAX
 from tenants.store.decodings import RegistryRow
 
-router = APIRouter(prefix="/v1/instances/{instance}", tags=["messages"])
+router = api_router("/v1/instances/{instance}", "messages")
 _URL = (
     "of a registry with Confluent's API (Karapace; Apicurio at `/apis/ccompat/v7`). It must be in the public "
     "internet, unless operators allow its range"

@@ -4,7 +4,7 @@ import asyncio
 from datetime import datetime
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Path, Response
+from fastapi import Path, Response
 from pydantic import Field
 
 from runtime.clock import monotonic_ms
@@ -12,6 +12,7 @@ from tenants.api import models
 from tenants.api.context import Asker, Paging, Plane, Tenant, after_key, at, home_or_all
 from tenants.api.following import CHANGES, LASTS, Followed
 from tenants.api.models import RequestModel, ViewModel
+from tenants.api.routers import api_router
 from tenants.api.shapes import Capacity, Name, Rate
 from tenants.console import Console
 from tenants.found import Found
@@ -20,7 +21,7 @@ from tenants.rules.lifecycle import State
 from tenants.rules.model import Instance
 from tenants.usecases.deletions import Adoption
 
-router = APIRouter(prefix="/v1", tags=["deletions"])
+router = api_router("/v1", "deletions")
 Reference = Annotated[
     str, Path(description="id, or the name it had", max_length=64, examples=["iabcdefghijk"])
 ]

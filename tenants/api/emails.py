@@ -4,13 +4,14 @@ import asyncio
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Request, Response, status
+from fastapi import Path, Request, Response, status
 from pydantic import Field
 
 from tenants.api import views
 from tenants.api.context import Asker, Plane, Tenant, at, home_or_all
 from tenants.api.middleware import client_address
 from tenants.api.models import RequestModel, ViewModel
+from tenants.api.routers import api_router
 from tenants.api.webhooks import DeliveryList, DeliveryView, delivery_view
 from tenants.rules.mail_addresses import ADDRESS_CHARACTERS_MAX, ADDRESS_SHAPE, LONG_LOCAL_SHAPE
 from tenants.rules.mails import AddressState, Purpose
@@ -18,7 +19,7 @@ from tenants.rules.model import Caller
 from tenants.store.webhooks import OPERATORS
 from tenants.usecases.mails import Email
 
-router = APIRouter(prefix="/v1", tags=["webhooks"])
+router = api_router("/v1", "webhooks")
 EmailId = Annotated[str, Path(max_length=16, description="the id of the address", examples=["e0a1b2c3d4e5f"])]
 _ADDRESS = "where alarms are mailed to"
 _ENABLED = "whether it is told; else what happens is never told to it, and what waits already waits on"

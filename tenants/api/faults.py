@@ -3,20 +3,21 @@
 import asyncio
 from typing import Annotated
 
-from fastapi import APIRouter, Path
+from fastapi import Path
 
 from contracts.injected_faults import FaultKind
 from runtime.clock import epoch_ms
 from tenants.api import views
 from tenants.api.context import Asker, Found, Plane, Tenant, at, home_or_all
 from tenants.api.fault_models import ActiveFault, ActiveFaultList, FaultList, FaultStart, FaultView
+from tenants.api.routers import api_router
 from tenants.console import Console
 from tenants.rules.fault_orders import FaultOrder, summary
 from tenants.rules.model import Caller, Instance
 from tenants.store.injected_faults import Recorded
 from wire.api_table import ApiKey
 
-router = APIRouter(prefix="/v1", tags=["faults"])
+router = api_router("/v1", "faults")
 FaultId = Annotated[str, Path(max_length=16, description="the id of the fault", examples=["f0a1b2c3d4e5f"])]
 
 

@@ -12,18 +12,19 @@ from datetime import datetime
 from http import HTTPStatus
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
+from fastapi import Depends, Header, Path, Query, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import Field
 
 from tenants.api import views
 from tenants.api.context import Asker, Paging, Plane, Tenant, after_key, at, home_or_all
 from tenants.api.models import InstanceView, ViewModel
+from tenants.api.routers import api_router
 from tenants.console import Console
 from tenants.rules.model import Instance
 from tenants.rules.operations import PURGE, Operation, OperationState
 
-router = APIRouter(prefix="/v1/operations", tags=["operations"])
+router = api_router("/v1/operations", "operations")
 _RETRY_S: Final = "1"
 _ASYNC: Final = re.compile(r"(^|,)\s*respond-async\s*(;|,|$)", re.IGNORECASE)
 

@@ -3,15 +3,16 @@
 import asyncio
 from typing import Any
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 
 from tenants.api import models, views
 from tenants.api.context import Asker, Found, Paging, Plane, Search, Tenant, after_key, home_or_all
 from tenants.api.following import CHANGES, LASTS, Followed
+from tenants.api.routers import api_router
 from tenants.api.versions import Changing, Versioned
 from tenants.usecases.instances import Change, Instances, NewInstance
 
-router = APIRouter(prefix="/v1/instances", tags=["instances"])
+router = api_router("/v1/instances", "instances")
 
 
 @router.get("")

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Annotated, Final, Literal, TypeAlias
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import Depends, Query
 from pydantic import ConfigDict, Field
 
 from contracts.acls import (
@@ -24,6 +24,7 @@ from contracts.acls import (
 )
 from tenants.api.context import Found, Plane
 from tenants.api.models import RequestModel, ViewModel
+from tenants.api.routers import api_router
 from tenants.api.shapes import of, where
 from tenants.api.versions import Changing, Versioned
 from tenants.console import Console
@@ -32,7 +33,7 @@ from tenants.rules.lifecycle import unfit
 from tenants.rules.model import Instance
 from tenants.usecases.instances import Instances
 
-router = APIRouter(prefix="/v1/instances/{instance}/acls", tags=["acls"])
+router = api_router("/v1/instances/{instance}/acls", "acls")
 ResourceWord: TypeAlias = Literal["topic", "group", "transactional_id", "cluster"]
 PatternWord: TypeAlias = Literal["literal", "prefixed"]
 OperationWord: TypeAlias = Literal[

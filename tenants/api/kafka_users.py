@@ -2,13 +2,14 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path
+from fastapi import Path
 from pydantic import Field
 
 from contracts.users import KafkaUser, Mechanism
 from tenants import credentials
 from tenants.api.context import Found, Plane
 from tenants.api.models import RequestModel, ViewModel
+from tenants.api.routers import api_router
 from tenants.api.shapes import Name
 from tenants.api.versions import Changing, Versioned
 from tenants.console import Console
@@ -16,7 +17,7 @@ from tenants.rules.errors import NotFound
 from tenants.rules.model import Instance
 from tenants.usecases.instances import Instances
 
-router = APIRouter(prefix="/v1/instances/{instance}/users", tags=["users"])
+router = api_router("/v1/instances/{instance}/users", "users")
 UserName = Annotated[str, Path(max_length=64, description="the name of the user", examples=["orders-app"])]
 _SUPERUSER = "whether it may do everything, whatever ACLs say, and make ACLs by Kafka's own tools"
 _PASSWORD = "8 to 256 characters of ASCII; null: one is drawn, and is in the answer"

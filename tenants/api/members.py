@@ -4,19 +4,20 @@ import asyncio
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Path
+from fastapi import Path
 from pydantic import Field
 
 from tenants.api import models, views
 from tenants.api.context import Asker, Paging, Plane, Tenant, after_key, at
 from tenants.api.models import RequestModel, ViewModel
+from tenants.api.routers import api_router
 from tenants.api.shapes import Name
 from tenants.rules.members import INVITATION_HOURS, INVITATION_HOURS_MAX
 from tenants.rules.model import Caller
 from tenants.rules.permissions import Role
 from tenants.store.members import Invitation, Member
 
-router = APIRouter(prefix="/v1", tags=["accounts"])
+router = api_router("/v1", "accounts")
 MemberName = Annotated[
     str,
     Path(max_length=160, description="what the member logs in with, or the name alone", examples=["ann"]),

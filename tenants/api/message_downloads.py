@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import Depends, Query, Response
 
 from runtime.clock import epoch_ms
 from tenants.api.answers import CSV, csv_answer
 from tenants.api.context import Asker, Found, Plane
 from tenants.api.messages import VALUE_BYTES_MAX, Sought, sought_of
+from tenants.api.routers import api_router
 from tenants.api.topics import Topic
 from tenants.backend.topics import check_name
 from tenants.rules.decoding import Note
@@ -18,7 +19,7 @@ from tenants.rules.message_scan import Asked, Message, Piece
 from tenants.rules.message_text import Encoding, text_of
 from tenants.usecases.messages import Viewed
 
-router = APIRouter(prefix="/v1/instances/{instance}/topics/{topic}/messages/download", tags=["messages"])
+router = api_router("/v1/instances/{instance}/topics/{topic}/messages/download", "messages")
 LIMIT_MAX: Final = 1_000
 """Messages of one download; `portico-next-cursor` goes on behind them."""
 NDJSON: Final = "application/x-ndjson"

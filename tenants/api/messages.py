@@ -3,7 +3,7 @@
 from typing import Annotated, Final, NamedTuple
 
 import msgspec
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import Depends, Query, Response
 
 from contracts.shapes import matching
 from runtime.clock import epoch_ms
@@ -21,6 +21,7 @@ from tenants.api.message_models import (
     StoppedBy,
     UnreadableBatch,
 )
+from tenants.api.routers import api_router
 from tenants.api.times import Time
 from tenants.api.topics import Topic
 from tenants.backend.topics import check_name
@@ -34,7 +35,7 @@ from tenants.rules.message_text import Encoding, text_of
 from tenants.usecases.messages import Viewed
 from wire.batch import Record
 
-router = APIRouter(prefix="/v1/instances/{instance}/topics/{topic}/messages", tags=["messages"])
+router = api_router("/v1/instances/{instance}/topics/{topic}/messages", "messages")
 LIMIT_MAX: Final = 200
 VALUE_BYTES_MAX: Final = 1024 * 1024
 _AS_SENT: Final = Note()

@@ -3,13 +3,12 @@
 import asyncio
 from functools import partial
 
-from fastapi import APIRouter
-
 from tenants.api.context import Asker, Found, Plane, at
 from tenants.api.move_models import MoveList, MoveOrder, MoveView
+from tenants.api.routers import api_router
 from tenants.rules.moves import Move
 
-router = APIRouter(prefix="/v1", tags=["operations"])
+router = api_router("/v1", "operations")
 
 
 @router.get("/moves")

@@ -5,12 +5,12 @@ import json
 from typing import Annotated, Final
 
 import msgspec
-from fastapi import APIRouter
 from pydantic import Field
 
 from contracts.oauth import SKEW_MS_MAX, OauthSpec
 from tenants.api.context import Found, Plane
 from tenants.api.models import RequestModel, ViewModel
+from tenants.api.routers import api_router
 from tenants.api.shapes import Schema, of
 from tenants.api.versions import Changing, Versioned
 from tenants.console import Console
@@ -28,7 +28,7 @@ from tenants.rules.oauth import (
 )
 from tenants.usecases.instances import Instances
 
-router = APIRouter(prefix="/v1/instances/{instance}/oauth", tags=["users"])
+router = api_router("/v1/instances/{instance}/oauth", "users")
 _ISSUER = "who makes the tokens: their claim `iss`, character by character"
 _AUDIENCE = "for whom they have to be: one of their claim `aud`"
 _CLAIM = "the claim that says who a client is, in ACLs `User:` and its value"

@@ -2,16 +2,17 @@
 
 import asyncio
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 
 from contracts.specs import ConsumerKind
 from runtime.clock import monotonic_ms
 from tenants.api import models
 from tenants.api.context import Plane, maybe_caller
+from tenants.api.routers import api_router
 from tenants.console import Console
 from tenants.rules.errors import Unavailable
 
-router = APIRouter(prefix="/v1", tags=["operations"])
+router = api_router("/v1", "operations")
 
 
 @router.get("/health")

@@ -5,7 +5,7 @@ import re
 from typing import Annotated, Any, Final
 
 import msgspec
-from fastapi import APIRouter, HTTPException, Path, Query, Request
+from fastapi import HTTPException, Path, Query, Request
 
 from contracts.pipeline import JobStatus
 from runtime.clock import epoch_ms
@@ -13,11 +13,12 @@ from tenants.api import pipeline_models as models
 from tenants.api.context import Paging, Plane, after_key, at
 from tenants.api.models import whole_numbers
 from tenants.api.problems import NO_JSON
+from tenants.api.routers import api_router
 from tenants.rules.errors import Invalid
 from tenants.rules.lifecycle import Fault
 from tenants.rules.pipeline_runs import Run, RunState
 
-router = APIRouter(prefix="/v1/pipeline/jobs", tags=["pipeline"])
+router = api_router("/v1/pipeline/jobs", "pipeline")
 _EXAMPLE: Final = {
     "id": "0b0a6f3e-5b1c-4a57-9f0a-3f6a2f9f4c11",
     "job": "load",

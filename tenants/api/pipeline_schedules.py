@@ -4,15 +4,16 @@ import asyncio
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Response, status
+from fastapi import Path, Response, status
 
 from runtime.clock import epoch_ms
 from tenants.api import pipeline_models as models
 from tenants.api.context import Asker, Plane, at
+from tenants.api.routers import api_router
 from tenants.rules.pipeline_schedules import LastRun, Schedule, due_ms, next_ms
 from tenants.usecases.pipeline_schedules import NAME_SHAPE
 
-router = APIRouter(prefix="/v1/pipeline/schedules", tags=["pipeline"])
+router = api_router("/v1/pipeline/schedules", "pipeline")
 Name = Annotated[str, Path(max_length=64, description="the name of the schedule", examples=["meter"])]
 
 NewName = Annotated[

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Annotated, Any, Final
 
 import msgspec
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from fastapi.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
@@ -17,6 +17,7 @@ from tenants.api.context import Asker, Found, Plane
 from tenants.api.middleware import credential_caller
 from tenants.api.problems import of_refusal
 from tenants.api.quota_models import InstanceQuota, InstanceQuotas
+from tenants.api.routers import api_router
 from tenants.api.shapes import Schema
 from tenants.console import Console
 from tenants.rules.callers import OpenStreams
@@ -24,7 +25,7 @@ from tenants.rules.errors import Refused, Unavailable
 from tenants.rules.model import Caller, Instance
 from tenants.waiting import wait_until
 
-router = APIRouter(prefix="/v1", tags=["quota"])
+router = api_router("/v1", "quota")
 _PERIOD_MS: Final = 1_000
 _RECHECK_EVERY: Final = 10
 """A stream looks this often, in messages, whether its caller may still see it."""

@@ -4,12 +4,13 @@ import asyncio
 from datetime import datetime
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from fastapi.responses import Response
 
 from runtime.clock import epoch_ms
 from tenants.api.answers import documented, json_answer
 from tenants.api.context import Found, Plane, at
+from tenants.api.routers import api_router
 from tenants.api.series_models import Mark, MarkList, SeriesNames, SeriesView
 from tenants.api.times import Time
 from tenants.console import Console
@@ -18,7 +19,7 @@ from tenants.rules.series import DEPLOYMENT, METRICS, POINTS_MAX, Kind, Span, sp
 from tenants.rules.usage_periods import ms_of
 from tenants.series_reader import Asked
 
-router = APIRouter(prefix="/v1", tags=["series"])
+router = api_router("/v1", "series")
 OfInstances = Literal[Kind.INSTANCE, Kind.BROKER, Kind.TOPIC, Kind.GROUP, Kind.CLIENT]
 OfDeployment = Literal[Kind.FLEET, Kind.BROKER]
 From = Annotated[

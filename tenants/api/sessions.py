@@ -4,20 +4,21 @@ import asyncio
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import Path, Request, Response
 from pydantic import Field
 
 from tenants.api import models, views
 from tenants.api.context import Asker, Plane, at
 from tenants.api.middleware import COOKIE, client_address, session_token
 from tenants.api.models import RequestModel, ViewModel
+from tenants.api.routers import api_router
 from tenants.rules.errors import Unauthenticated
 from tenants.rules.members import PASSWORD_SHAPE
 from tenants.rules.model import Caller
 from tenants.rules.permissions import Role
 from tenants.usecases.accounts import SESSION_MS, Browser, Session
 
-router = APIRouter(prefix="/v1", tags=["accounts"])
+router = api_router("/v1", "accounts")
 Secret = Annotated[str, Field(min_length=1, max_length=200, description="what stands behind the link's #")]
 
 

@@ -5,13 +5,14 @@ from datetime import datetime
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import Path, Request, Response
 from pydantic import Field
 
 from tenants.api import models
 from tenants.api.context import Asker, Plane, at
 from tenants.api.middleware import session_token
 from tenants.api.models import RequestModel, ViewModel
+from tenants.api.routers import api_router
 from tenants.api.sessions import browser_of, session_begun, session_token_of
 from tenants.rules.errors import Unavailable
 from tenants.rules.oidc import ATTEMPT_MS_MAX
@@ -20,7 +21,7 @@ from tenants.rules.permissions import Role
 from tenants.store.identities import GroupRole
 from tenants.usecases.sign_in import Answer, SignIn
 
-router = APIRouter(prefix="/v1", tags=["accounts"])
+router = api_router("/v1", "accounts")
 _COOKIE = "portico_sign_in"
 _GROUP = Field(
     min_length=1,

@@ -3,7 +3,6 @@
 import asyncio
 from typing import Final
 
-from fastapi import APIRouter
 from pydantic import Field
 
 from contracts.quota_view import Rule
@@ -11,6 +10,7 @@ from runtime.clock import epoch_ms, monotonic_ms
 from tenants.api.connections import ConnectedView
 from tenants.api.context import Found, Plane
 from tenants.api.models import ViewModel
+from tenants.api.routers import api_router
 from tenants.console import Console
 from tenants.rules import slowness
 from tenants.rules.client_figures import figures
@@ -19,7 +19,7 @@ from tenants.rules.model import Instance
 from tenants.rules.series import METRICS, STEP_MS, Kind, Span
 from tenants.rules.slowness import MINUTES, TOLD_MAX, Busy, Flow, FlowWhy, Verdict
 
-router = APIRouter(prefix="/v1/instances/{instance}/slowness", tags=["quota"])
+router = api_router("/v1/instances/{instance}/slowness", "quota")
 _PERCENT: Final = "% of the time in which clients were held back"
 
 

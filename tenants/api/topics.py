@@ -2,11 +2,12 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path
+from fastapi import Path
 
 from contracts.names import TOPIC_NAME_BYTES_MAX, topic_name_fault
 from tenants.api import topic_models, views
 from tenants.api.context import Asker, Found, Paging, Plane, Search, after_key, has_text
+from tenants.api.routers import api_router
 from tenants.api.versions import ContentVersion, ContentVersioned
 from tenants.backend import groups as group_backend
 from tenants.backend import topics as topic_backend
@@ -17,7 +18,7 @@ from tenants.rules.model import Instance
 from tenants.rules.offset_reset import Wish, wish_faults
 from tenants.rules.record_time import largest
 
-router = APIRouter(prefix="/v1/instances/{instance}", tags=["topics"])
+router = api_router("/v1/instances/{instance}", "topics")
 Topic = Annotated[
     str,
     Path(

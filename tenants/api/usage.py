@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Annotated, Any, Final
 
 import msgspec
-from fastapi import APIRouter, Query
+from fastapi import Query
 from fastapi.responses import Response
 
 from contracts.billing import HOUR_MS
@@ -14,6 +14,7 @@ from contracts.units import GB
 from runtime.clock import epoch_ms
 from tenants.api.answers import Format, Wanted, csv_answer, documented, json_answer
 from tenants.api.context import Billed, Plane, at
+from tenants.api.routers import api_router
 from tenants.api.times import Time
 from tenants.api.usage_models import P95, UsageTotals, UsageView
 from tenants.rules.errors import Invalid
@@ -21,7 +22,7 @@ from tenants.rules.model import Instance
 from tenants.rules.usage_periods import Resolution, Span, UsagePeriod, span_of
 from tenants.usecases.usage import Metered, Percentiles
 
-router = APIRouter(prefix="/v1/instances/{instance}", tags=["usage"])
+router = api_router("/v1/instances/{instance}", "usage")
 NO_USAGE: Final = (
     "nothing is known yet: hours are counted a minute or two after they began; "
     "five minutes and bills come from `portico pipeline meter run`"

@@ -4,19 +4,20 @@ import asyncio
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Response, status
+from fastapi import Path, Response, status
 from pydantic import Field
 
 from contracts.shapes import URL_SHAPE
 from tenants.api import views
 from tenants.api.context import Asker, Plane, Tenant, at, home_or_all
 from tenants.api.models import RequestModel, ViewModel
+from tenants.api.routers import api_router
 from tenants.api.shapes import Name
 from tenants.rules.model import Caller
 from tenants.rules.webhooks import URL_CHARACTERS_MAX, DeliveryState
 from tenants.store.webhooks import OPERATORS, Delivery, Webhook
 
-router = APIRouter(prefix="/v1/webhooks", tags=["webhooks"])
+router = api_router("/v1/webhooks", "webhooks")
 WebhookId = Annotated[
     str, Path(max_length=16, description="the id of the webhook", examples=["w0a1b2c3d4e5f"])
 ]

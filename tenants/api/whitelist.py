@@ -1,15 +1,14 @@
 """Who may connect: the instance's whitelist, those of topics, and who was refused."""
 
-from fastapi import APIRouter
-
 from tenants.api import models, views
 from tenants.api.context import Found, Plane, at
+from tenants.api.routers import api_router
 from tenants.api.topics import Topic
 from tenants.api.versions import Changing, Versioned
 from tenants.backend.topics import check_name
 from tenants.usecases.instances import Instances
 
-router = APIRouter(prefix="/v1/instances/{instance}", tags=["whitelist"])
+router = api_router("/v1/instances/{instance}", "whitelist")
 
 
 @router.get("/whitelist")
