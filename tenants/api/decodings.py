@@ -5,6 +5,7 @@ from typing import Annotated, Final
 
 from pydantic import ConfigDict, Field, StringConstraints
 
+from contracts.registered_schemas import SchemaKind
 from contracts.shapes import BASE_URL_SHAPE
 from tenants.api.context import Asker, Found, Plane
 from tenants.api.models import RequestModel, ViewModel
@@ -19,7 +20,6 @@ from tenants.rules.decoding import (
     MESSAGE_SHAPE,
     SCHEMA_CHARACTERS_MAX,
     Decoding,
-    SchemaKind,
 )
 from tenants.rules.webhooks import URL_CHARACTERS_MAX
 from tenants.store.decodings import RegistryRow

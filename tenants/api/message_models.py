@@ -6,9 +6,9 @@ from typing import Final
 
 from pydantic import ConfigDict, Field
 
+from contracts.registered_schemas import SchemaKind
 from tenants.api.models import Count, RequestModel, ViewModel
 from tenants.api.shapes import of, where
-from tenants.rules.decoding import SchemaKind
 from tenants.rules.message_text import Shown
 
 

@@ -16,8 +16,9 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
+from contracts.registered_schemas import SchemaText
 from runtime.logs import get_logger
-from tenants.decoding.messages import LENGTH, Field, Job, Ready, SchemaText, Told, framed
+from tenants.decoding.messages import LENGTH, Field, Job, Ready, Told, framed
 
 T = TypeVar("T")
 _log = get_logger(__name__)

@@ -5,19 +5,9 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from contracts.registered_schemas import SchemaText
+
 LENGTH: Final = struct.Struct(">I")
-
-
-class SchemaText(msgspec.Struct, frozen=True, array_like=True):
-    """A schema as it is written, with what it refers to."""
-
-    kind: str
-    """A `SchemaKind`."""
-    text: str
-    references: tuple[tuple[str, str], ...] = ()
-    """(name, text): each before those that refer to it."""
-    message: str = ""
-    """Of Protobuf: which message; empty: the first, or what the data says."""
 
 
 class Field(msgspec.Struct, frozen=True, array_like=True):

@@ -13,8 +13,9 @@ from typing import Final
 
 import msgspec
 
+from runtime.protobuf_schemas import BadSchema, Undecodable
 from tenants.decoding.messages import LENGTH, Field, Job, Ready, Told, framed
-from tenants.decoding.schemas import BadSchema, Decode, Undecodable, decoder_of, json_of
+from tenants.decoding.schemas import Decode, decoder_of, json_of
 from tenants.rules.decoding import FieldMask
 
 MEMORY_BYTES_MAX: Final = 1024 * 1024 * 1024

@@ -4,8 +4,9 @@ import hashlib
 from collections.abc import Sequence
 from typing import Final, NamedTuple, TypeAlias
 
+from contracts.registered_schemas import SchemaKind, SchemaName, SchemaText
 from tenants.decoding.decoder import Decoder
-from tenants.decoding.messages import Field, SchemaText, Told
+from tenants.decoding.messages import Field, Told
 from tenants.decoding.registry import Asks, Registry, Schemas
 from tenants.rules.decoding import (
     KEY_GUID_HEADER,
@@ -15,8 +16,6 @@ from tenants.rules.decoding import (
     Decoding,
     Note,
     Read,
-    SchemaKind,
-    SchemaName,
     masked_headers,
     schema_guid_of,
     schema_id_of,

@@ -11,25 +11,18 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
-from urllib.parse import quote
 
-import msgspec
-
+from contracts.registered_schemas import SchemaName, SchemaText
 from runtime.clock import monotonic_ms
-from tenants.decoding.messages import SchemaText
-from tenants.rules.decoding import SchemaKind, SchemaName
+from runtime.schema_registry import ACCEPT, Ask, NotHadError, schema_named
 from tenants.tenant_http import NoAnswer, Sent, TenantHttp
 
 ANSWER_BYTES_MAX: Final = 512 * 1024
 """Bytes of a registry's answer."""
-REFERENCES_MAX: Final = 30
-"""Schemas that one refers to, over all levels."""
 ASKED_MAX: Final = 20
 """Schemas that one view of messages asks a registry for; records that name more are told so."""
 ASKING_MS_MAX: Final = 3_000
 """How long one view of messages asks a registry, over all schemas: the rest of its time is for decoding."""
-REFERRED_BYTES_MAX: Final = 2 * 1024 * 1024
-"""Bytes of all that one schema refers to."""
 KEPT_MAX: Final = 200
 """Schemas of registries that are kept of one instance."""
 KEPT_IN_ALL_MAX: Final = 2_000
@@ -65,22 +58,6 @@ class Asks:
 
     count: int = 0
     left_ms: float = ASKING_MS_MAX
-
-
-class _Reference(msgspec.Struct):
-    name: str
-    subject: str
-    version: int
-
-
-class _Registered(msgspec.Struct):
-    schema: str
-    schema_type: str = msgspec.field(default="AVRO", name="schemaType")
-    references: list[_Reference] | None = None
-
-
-class _NotHad(Exception):  # noqa: N818 - an outcome
-    """The sentence says why."""
 
 
 class _Shelf:
@@ -144,7 +121,7 @@ class Schemas:
                     found[name] = made = await self._asked_in_time(registry, name, asks)
                     shelf.keep(name, made)
                     self._make_room()
-                except _NotHad as fault:
+                except NotHadError as fault:
                     found[name] = str(fault)
                     shelf.refuse(name, str(fault))
         return found
@@ -167,64 +144,33 @@ class Schemas:
             max(shelves, key=lambda one: one.bytes).forget()
 
     async def _asked_in_time(self, registry: Registry, name: SchemaName, asks: Asks) -> SchemaText:
-        """Raises: _NotHad."""
+        """Raises: NotHadError."""
         asks.count += 1
         began_ms = monotonic_ms()
         try:
             async with asyncio.timeout(asks.left_ms / 1000):
-                return await self._asked(registry, name)
+                return await schema_named(self._ask(registry), name)
         except TimeoutError:
-            raise _NotHad(_TOO_SLOW) from None
+            raise NotHadError(_TOO_SLOW) from None
         finally:
             asks.left_ms -= monotonic_ms() - began_ms
 
-    async def _asked(self, registry: Registry, name: SchemaName) -> SchemaText:
-        """Raises: _NotHad."""
-        known_by = "ids" if isinstance(name, int) else "guids"
-        registered = await self._get(registry, f"/schemas/{known_by}/{name}", f"schema {name}")
-        try:
-            kind = SchemaKind(registered.schema_type.lower())
-        except ValueError:
-            raise _NotHad(f"schema {name} is of a type that is not known here") from None
-        references: dict[str, str] = {}
-        await self._refer(registry, registered, references, [])
-        return SchemaText(kind.value, registered.schema, tuple(references.items()))
-
-    async def _refer(
-        self, registry: Registry, registered: _Registered, found: dict[str, str], above: list[str]
-    ) -> None:
-        """What a schema refers to, each in front of who refers to it. Raises: _NotHad."""
-        for one in registered.references or ():
-            if one.name in found or one.name in above:
-                continue
-            if len(found) + len(above) >= REFERENCES_MAX:
-                raise _NotHad(f"its schema refers to more than {REFERENCES_MAX} others")
-            path = f"/subjects/{quote(one.subject, safe='')}/versions/{one.version}"
-            told = await self._get(registry, path, "a schema that its schema refers to")
-            await self._refer(registry, told, found, [*above, one.name])
-            found[one.name] = told.schema
-            if sum(map(_bytes, found.values())) > REFERRED_BYTES_MAX:
-                raise _NotHad(f"what its schema refers to is larger than {REFERRED_BYTES_MAX} bytes")
-
-    async def _get(self, registry: Registry, path: str, what: str) -> _Registered:
-        """Raises: _NotHad."""
-        headers = [("Accept", "application/vnd.schemaregistry.v1+json, application/json")]
+    def _ask(self, registry: Registry) -> Ask:
+        headers = [("Accept", ACCEPT)]
         if registry.user or registry.password:
             said = base64.b64encode(f"{registry.user}:{registry.password}".encode()).decode()
             headers.append(("Authorization", f"Basic {said}"))
-        sent = Sent("GET", registry.url.rstrip("/") + path, headers, answer_bytes_max=ANSWER_BYTES_MAX)
-        try:
-            answer = await self._http.call(registry.tenant, sent)
-        except NoAnswer as error:
-            raise _NotHad(f"the schema registry cannot be asked: {error}") from error
-        if answer.status == 404:
-            raise _NotHad(f"the schema registry has not {what}")
-        if answer.status != 200:
-            raise _NotHad(f"the schema registry answered {answer.status} for {what}")
-        try:
-            return msgspec.json.decode(answer.body, type=_Registered)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise _NotHad(f"the schema registry's answer is no {what}") from error
+
+        async def ask(path: str) -> tuple[int, bytes]:
+            url = registry.url.rstrip("/") + path
+            try:
+                return await self._http.call(
+                    registry.tenant, Sent("GET", url, headers, answer_bytes_max=ANSWER_BYTES_MAX)
+                )
+            except NoAnswer as error:
+                raise NotHadError(f"the schema registry cannot be asked: {error}") from error
+
+        return ask
 
 
 def _size(schema: SchemaText) -> int:

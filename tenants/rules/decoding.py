@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+from contracts.registered_schemas import SchemaKind, SchemaName
 from contracts.shapes import matching
 from tenants.rules.lifecycle import Fault
 from wire.record_views import RecordView
@@ -24,22 +24,12 @@ REGISTRY_HEADER_BYTES: Final = 5
 KEY_GUID_HEADER: Final = b"__key_schema_id"
 VALUE_GUID_HEADER: Final = b"__value_schema_id"
 _GUID_BYTES: Final = 16
-SchemaName: TypeAlias = int | str
-"""What a registry knows a schema by: its id, or its GUID as text."""
 MASKED_SHAPE: Final = r"^[^.\u0000-\u001f]+(\.[^.\u0000-\u001f]+)*$"
 """What a masked field's name or path looks like."""
 MESSAGE_SHAPE: Final = r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$"
 """What the full name of a Protobuf message looks like."""
 _PATH: Final = matching(MASKED_SHAPE)
 _MESSAGE: Final = matching(MESSAGE_SHAPE)
-
-
-class SchemaKind(StrEnum):
-    """What a schema is written in."""
-
-    AVRO = "avro"
-    PROTOBUF = "protobuf"
-    JSON = "json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,8 @@ from typing import Any
 
 from sqlalchemy import Connection, RowMapping, delete, func, insert, select
 
-from tenants.rules.decoding import Decoding, SchemaKind
+from contracts.registered_schemas import SchemaKind
+from tenants.rules.decoding import Decoding
 from tenants.store import schema
 from tenants.store.engine import put
 

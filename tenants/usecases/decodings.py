@@ -2,11 +2,11 @@
 
 from typing import Final
 
+from contracts.registered_schemas import SchemaText
 from contracts.shapes import BASE_URL_SHAPE, matching
 from runtime.clock import epoch_ms
 from tenants.credentials import sealed, unsealed
 from tenants.decoding.decoder import Decoder
-from tenants.decoding.messages import SchemaText
 from tenants.decoding.reading import Reading
 from tenants.decoding.registry import Registry, Schemas
 from tenants.rules.decoding import PLAIN, TOPICS_MAX, Decoding, faults_of

@@ -180,11 +180,10 @@ CONSTANTS: Final[dict[str, tuple[str, ...]]] = {
     "tenants.decoding.decoder": ("PROCESSES_MAX", "PROCESSES_MAX_PER_TENANT", "SCHEMAS_MAX", "DEATHS_MAX"),
     "tenants.decoding.reading": ("FIELD_BYTES_MAX",),
     "tenants.decoding.registry": (
-        "ANSWER_BYTES_MAX",
-        "REFERENCES_MAX",
-        *("REFERRED_BYTES_MAX", "ASKED_MAX", "ASKING_MS_MAX", "REFUSED_MAX"),
+        *("ANSWER_BYTES_MAX", "ASKED_MAX", "ASKING_MS_MAX", "REFUSED_MAX"),
         *("KEPT_MAX", "KEPT_BYTES_MAX", "KEPT_IN_ALL_MAX", "KEPT_IN_ALL_BYTES_MAX"),
     ),
+    "runtime.schema_registry": ("REFERENCES_MAX", "REFERRED_BYTES_MAX"),
     "tenants.tenant_http": ("LOOKUPS_MAX", "LOOKUPS_MAX_PER_TENANT", "LOOKUP_MS_MAX"),
     "tenants.alarm_lags": (
         *("GROUPS_OF_INSTANCE_MAX", "GROUPS_MAX", "COMMITTED_OF_INSTANCE_MAX"),

@@ -17,9 +17,10 @@ import pytest_asyncio
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 from grpc_tools import protoc
 
+from contracts.registered_schemas import SchemaText
 from tenants.decoding import decoder as decoders
 from tenants.decoding.decoder import Decoder
-from tenants.decoding.messages import Field, SchemaText, Told
+from tenants.decoding.messages import Field, Told
 from tenants.rules.decoding import schema_id_of
 
 ORDER: dict[str, Any] = {

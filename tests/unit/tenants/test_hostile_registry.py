@@ -17,13 +17,14 @@ from typing import Any, Final
 import pytest
 import pytest_asyncio
 
+from contracts.registered_schemas import SchemaText
+from runtime.schema_registry import REFERENCES_MAX
 from tenants.decoding import decoder as decoders
 from tenants.decoding import reading as readings
 from tenants.decoding import registry as registries
 from tenants.decoding.decoder import Decoder
-from tenants.decoding.messages import SchemaText
 from tenants.decoding.reading import Reading
-from tenants.decoding.registry import REFERENCES_MAX, Asks, Registry, Schemas
+from tenants.decoding.registry import Asks, Registry, Schemas
 from tenants.rules.decoding import PLAIN, Read
 from tenants.rules.lifecycle import State
 from tenants.rules.model import Instance
