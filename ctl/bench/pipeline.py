@@ -25,7 +25,7 @@ _PARTS: Final[dict[str, Callable[[Any, int, int, Say], dict[str, object]]]] = {
         pipeline_mirror.PEERS[1:],
     ),
     "metering": lambda _spark, rounds, _megabytes, say: pipeline_metering.measure(rounds, say),
-    "advice": lambda spark, rounds, _megabytes, say: pipeline_advice.measure(spark, rounds, INSTANCES, say),
+    "advice": lambda _spark, rounds, _megabytes, say: pipeline_advice.measure(rounds, INSTANCES, say),
 }
 PARTS: Final = tuple(_PARTS)
 

@@ -1,19 +1,16 @@
-"""Advice: what a whole run over many instances takes, the first of a session and later ones."""
+"""Advice: what a whole run over many instances takes."""
 
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+import duckdb
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as f
-from pyspark.sql.pandas.types import from_arrow_schema
+from deltalake import write_deltalake
 
 from contracts.billing import DAY_MS, HOUR_MS, USAGE_HOUR, PeriodState
 from contracts.usage_records import USAGE_RAW
 from ctl.bench.measure import Say, Spread, seconds_of
-from pipeline.advice.frames import forecasts, hours, hours_somebody_reported
 from pipeline.advice.job import advise
 from pipeline.advice.judging.hours import HISTORY_H
 from pipeline.advice.judging.judgement import Bought
@@ -26,86 +23,75 @@ _MINUTES: Final = 24 * 60
 _MINUTE_MS: Final = 60_000
 _NOW_MS: Final = 20_000 * DAY_MS
 """Any midnight."""
+_ID: Final = "'i' || lpad(number::varchar, 11, '0')"
+_RATE: Final = """(1e6 * (1 + number % 50) * (1.2 + sin(step / 24 * 6.2832) + random() / 10)
+    * if(number % 3 = 0, 1 + step / 1000, 1))::bigint"""
+"""A daily season with noise, every third instance growing."""
+_HOUR_MS: Final = f"({_NOW_MS - HISTORY_H * HOUR_MS} + step * {HOUR_MS})"
+_HOURS: Final = dict.fromkeys((*rollup.PEAKS_5M, *rollup.LARGEST[:2]), _RATE) | {
+    "instance_id": _ID,
+    "hour_start": f"epoch_ms({_HOUR_MS})",
+    "day": f"epoch_ms({_HOUR_MS})::date",
+    "stored_byte_ms": f"(1000000000 + number * step * 1000000)::hugeint * {HOUR_MS}",
+    "state": f"'{PeriodState.COMPLETE}'",
+}
+_MINUTE: Final = f"({_NOW_MS - _MINUTES * _MINUTE_MS} + step // {_BROKERS} * {_MINUTE_MS})"
+_BROKER: Final = f"(step % {_BROKERS} + 1)"
+_POINTS: Final = {
+    "instance_id": _ID,
+    "node_id": _BROKER,
+    "point": f"'broker-' || {_BROKER}",
+    "interval_start_ms": _MINUTE,
+    "interval_ms": str(_MINUTE_MS),
+    "day": f"epoch_ms({_MINUTE})::date",
+    "produce_bytes": f"(random() * 100000000)::bigint * {_BROKER}",
+    "consume_bytes": "(random() * 100000000)::bigint",
+    "partitions_led": "2",
+    "stored_bytes": "1000000000",
+}
+"""Each broker is busier than the one before."""
 
 
-def measure(spark: SparkSession, rounds: int, instances: int, say: Say) -> dict[str, object]:
-    """Forecasts alone (four weeks of hours each), and runs with skew over a day of three brokers' minutes."""
+def measure(rounds: int, instances: int, say: Say) -> dict[str, object]:
+    """Runs over four weeks of hours, and a day of three brokers' minutes."""
     with tempfile.TemporaryDirectory(prefix="portico-bench-") as name:
         layout = PipelineLayout(Path(name))
         say(f"advice: usage of {instances} instances")
         bought = [Bought(f"i{number:011d}", 20_000_000, 40_000_000, 10**11) for number in range(instances)]
-        _fill(spark, layout, instances)
-        say("advice: forecasts, cold")
-        cold_s = seconds_of(lambda: _forecasts(spark, layout))
+        _fill(layout.table(USAGE_HOUR), instances, HISTORY_H, _HOURS, rollup.USAGE_HOUR)
+        steps = _BROKERS * _MINUTES
+        _fill(layout.table(USAGE_RAW), instances, steps, _POINTS, usage_records.USAGE_RAW)
         whole_s = []
-        for turn in range(rounds + 1):
-            say(f"advice: run {turn} of {rounds}")
-            whole_s.append(seconds_of(lambda: _advise(spark, layout, bought)))
-    label = f"{instances:,} instances"
-    return {
-        f"forecasts of {label} x {HISTORY_H} h, first of the session, s": cold_s,
-        f"advise on {label}, first run, s": whole_s[0],
-        f"advise on {label}, s": Spread.of(whole_s[1:]),
-    }
+        for turn in range(rounds):
+            say(f"advice: run {turn + 1} of {rounds}")
+            whole_s.append(seconds_of(lambda: _advise(layout, bought)))
+    return {f"advise on {instances:,} instances, s": Spread.of(whole_s)}
 
 
-def _forecasts(spark: SparkSession, layout: PipelineLayout) -> None:
-    found = hours(spark.read.format("delta").load(str(layout.table(USAGE_HOUR))), _NOW_MS)
-    reported = sorted(row.hour_ms for row in hours_somebody_reported(found).collect())
-    forecasts(found, reported, {}).toArrow()
-
-
-def _advise(spark: SparkSession, layout: PipelineLayout, bought: list[Bought]) -> None:
-    advised = advise(spark, layout, Silent(), bought, now_ms=_NOW_MS, places=lambda _: {})
+def _advise(layout: PipelineLayout, bought: list[Bought]) -> None:
+    advised = advise(layout, Silent(), bought, now_ms=_NOW_MS, places=lambda _: {})
     short = [row for row in advised.advice if not row.is_enough_history]
     if len(advised.advice) != len(bought) or short:
         raise RuntimeError(f"{len(advised.advice)} instances were advised, {len(short)} without a forecast")
 
 
-def _fill(spark: SparkSession, layout: PipelineLayout, instances: int) -> None:
-    """A daily season with noise, every third instance growing; each broker busier than the one before."""
-    number, step = f.col("id") % instances, (f.col("id") / instances).cast("long")
-    key = f.concat(f.lit("i"), f.lpad(number.cast("string"), 11, "0"))
-    hour_ms = f.lit(_NOW_MS - HISTORY_H * HOUR_MS) + step * HOUR_MS
-    season = 1.2 + f.sin(step / 24 * 6.2832) + f.rand(1) / 10
-    rate = (
-        1_000_000 * (1 + number % 50) * season * f.when(number % 3 == 0, 1 + step / 1000).otherwise(1.0)
-    ).cast("long")
-    columns = dict.fromkeys((*rollup.PEAKS_5M, *rollup.LARGEST[:2]), rate)
-    columns |= {
-        "instance_id": key,
-        "hour_start": f.timestamp_millis(hour_ms),
-        "day": f.timestamp_millis(hour_ms).cast("date"),
-        "stored_byte_ms": (f.lit(10**9) + number * step * 1_000_000) * HOUR_MS,
-        "state": f.lit(str(PeriodState.COMPLETE)),
-    }
-    _write(spark.range(instances * HISTORY_H), columns, rollup.USAGE_HOUR, layout.table(USAGE_HOUR))
-
-    broker = step % _BROKERS + 1
-    minute_ms = f.lit(_NOW_MS - _MINUTES * _MINUTE_MS) + (step / _BROKERS).cast("long") * _MINUTE_MS
-    columns = {
-        "instance_id": key,
-        "node_id": broker,
-        "point": f.concat(f.lit("broker-"), broker.cast("string")),
-        "interval_start_ms": minute_ms,
-        "interval_ms": f.lit(_MINUTE_MS),
-        "day": f.timestamp_millis(minute_ms).cast("date"),
-        "produce_bytes": (f.rand(2) * 100_000_000).cast("long") * broker,
-        "consume_bytes": (f.rand(3) * 100_000_000).cast("long"),
-        "partitions_led": f.lit(2),
-        "stored_bytes": f.lit(10**9),
-    }
-    rows = spark.range(instances * _BROKERS * _MINUTES)
-    _write(rows, columns, usage_records.USAGE_RAW, layout.table(USAGE_RAW))
-
-
-def _write(rows: DataFrame, columns: Mapping[str, Column], schema: pa.Schema, path: Path) -> None:
+def _fill(path: Path, instances: int, steps: int, columns: dict[str, str], schema: pa.Schema) -> None:
     """Columns that are not named are zero where they are numbers, else null."""
-    numbers = {"bigint", "int", "decimal(38,0)"}
-    filled = [
-        columns.get(field.name, f.lit(0) if field.dataType.simpleString() in numbers else f.lit(None))
-        .cast(field.dataType)
-        .alias(field.name)
-        for field in from_arrow_schema(schema)
+    selected = [
+        f"{columns.get(field.name, '0' if _is_number(field.type) else 'null')} as {field.name}"
+        for field in schema
     ]
-    rows.select(*filled).write.format("delta").partitionBy("day").save(str(path))
+    rows = (
+        duckdb.connect()
+        .sql(
+            f"""select {", ".join(selected)} from (select unnest(range({instances})) as number),
+        (select unnest(range({steps})) as step)"""
+        )
+        .to_arrow_reader(1_000_000)
+    )
+    cast = pa.RecordBatchReader.from_batches(schema, (batch.cast(schema) for batch in rows))
+    write_deltalake(str(path), cast, partition_by=["day"])
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_decimal(kind))

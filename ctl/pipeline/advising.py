@@ -44,7 +44,6 @@ def advise_into(
     from pipeline.advice.job import advise as advise_job
 
     advised = advise_job(
-        run.spark,
         run.layout,
         run.progress,
         [_bought(one) for one in found],

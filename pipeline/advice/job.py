@@ -1,15 +1,18 @@
 """Reads usage, decides, and writes the day's `advice`, `skew`, `forecast` and `moves`."""
 
 import datetime
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import CommitFailedError
 
 from contracts.advice import (
     ADVICE_TABLE,
@@ -18,29 +21,57 @@ from contracts.advice import (
     SKEW_TABLE,
     AdviceRow,
     ForecastRow,
-    Metric,
     MoveRow,
     SkewRow,
 )
-from contracts.billing import USAGE_HOUR
-from contracts.quota import Direction
+from contracts.billing import HOUR_MS, USAGE_HOUR, PeriodState
 from contracts.usage_records import USAGE_RAW
-from pipeline.advice import frames
-from pipeline.advice.advice_days import as_table, replace_day
-from pipeline.advice.counterfactual import Billed, this_month
-from pipeline.advice.judging.hours import reported_hours
+from pipeline.advice.counterfactual import this_month
+from pipeline.advice.judging import hours, skew
 from pipeline.advice.judging.judgement import Bought
 from pipeline.advice.judging.skewed import Moves, Placement, advise_moves, is_skewed
 from pipeline.advice.rows import Seen, advice_row
 from pipeline.errors import PipelineError
 from pipeline.layout import PipelineLayout
+from pipeline.metering.engine import engine
 from pipeline.progress import Progress
 from pipeline.schema.advice import ADVICE, FORECAST, MOVES, SKEW
+from pipeline.table_rows import dataset
 
 Places = Callable[[Sequence[str]], Mapping[str, Placement]]
 """Where the partitions of some instances are; those that nobody can say are left out."""
-_FORECAST_LISTS: Final = ("expected", "low", "high")
-_SKEW_LISTS: Final = ("at_ms", "rate_bytes_per_s", "p_ratio", "usable_share_history", "throttled_ms")
+DAYS_KEPT: Final = 35
+_INSTANCES_AT_ONCE: Final = 500
+_CONFIGURATION: Final = {"delta.enableDeletionVectors": "false", "delta.checkpointInterval": "20"}
+_NO_PATHS: Final[dict[str, list[Any]]] = {"expected": [], "low": [], "high": []}
+_NO_WINDOWS: Final[dict[str, list[Any]]] = {
+    "at_ms": [],
+    "p_ratio": [],
+    "usable_share_history": [],
+    "throttled_ms": [],
+}
+_BROKER_WINDOWS: Final = f"""
+    select instance_id, node_id, at_ms, max(point) as point, max(partitions_led) as partitions_led,
+        max(stored_bytes) as stored_bytes, max(covered_ms) as covered_ms, max(blocked_ms) as blocked_ms,
+        max(produce_throttled_ms) as produce_throttled_ms, max(consume_throttled_ms) as consume_throttled_ms,
+        sum(produce_bytes)::bigint as produce_bytes, sum(consume_bytes)::bigint as consume_bytes
+    from (
+        select instance_id, node_id, point, interval_start_ms // {skew.WINDOW_MS} * {skew.WINDOW_MS} as at_ms,
+            max(interval_start_ms + interval_ms) - min(interval_start_ms) as covered_ms,
+            max_by(partitions_led, interval_start_ms) as partitions_led,
+            max_by(stored_bytes, interval_start_ms) as stored_bytes,
+            sum(produce_throttled_ms)::bigint as produce_throttled_ms,
+            sum(consume_throttled_ms)::bigint as consume_throttled_ms,
+            sum(blocked_ms)::bigint as blocked_ms, sum(produce_bytes) as produce_bytes,
+            sum(consume_bytes) as consume_bytes
+        from raw group by all
+    ) group by all order by instance_id, at_ms"""
+"""Several gateways may count for one broker: what they carried adds up, of the rest the most counts."""
+_RAW_READ: Final = (
+    *("instance_id", "node_id", "point", "interval_start_ms", "interval_ms", "partitions_led"),
+    *("stored_bytes", "produce_bytes", "consume_bytes", "produce_throttled_ms", "consume_throttled_ms"),
+    "blocked_ms",
+)
 
 
 class Advised(NamedTuple):
@@ -53,7 +84,6 @@ class Advised(NamedTuple):
 
 
 def advise(
-    spark: SparkSession,
     layout: PipelineLayout,
     progress: Progress,
     bought: Sequence[Bought],
@@ -67,22 +97,34 @@ def advise(
     `only_one`: there is one, and the rows of others stay. Raises: PipelineError without usage tables.
     """
     assert not only_one or len(bought) == 1
-    run_date = datetime.datetime.fromtimestamp(now_ms / 1000, datetime.UTC).date()
-    progress.planned(4, "tables")
-    forecast = _forecasts(spark, layout, bought, now_ms, run_date)
-    progress.done(1)
-    skew = _skews(spark, layout, bought, now_ms, run_date)
-    progress.done(2)
-    moves = _moves(skew, bought, places, run_date)
-    advice = _advice(forecast, skew, moves, this_month(layout, now_ms), bought, run_date, now_ms)
-    advised = Advised(
-        advice,
-        [row for found in moves.values() for row in found.rows],
-        skew.drop_columns(["stored_bytes", "blocked_ms"]),
-        forecast,
-    )
+    run_date = _day(now_ms)
+    usage = _Usage(layout, now_ms, run_date)
+    progress.planned(len(bought), "instances")
+    tables: list[tuple[pa.Table, pa.Table]] = []
+    seen: dict[str, Seen] = {}
+    for first in range(0, len(bought), _INSTANCES_AT_ONCE):
+        found = usage.of(bought[first : first + _INSTANCES_AT_ONCE])
+        rows = list(found.values())
+        forecasts = as_table([row for each in rows for row in each.forecasts.rows], FORECAST)
+        tables.append((as_table([row for each in rows for row in each.balance.rows], SKEW), forecasts))
+        seen |= {instance_id: _without_lists(each) for instance_id, each in found.items()}
+        progress.done(len(seen))
+    moves = _moves(seen, bought, places, run_date)
+    bills = this_month(layout, now_ms)
+    advice = [
+        advice_row(
+            one,
+            seen[one.instance_id],
+            moves.get(one.instance_id, Moves()),
+            bills.get(one.instance_id),
+            run_date,
+            now_ms,
+        )
+        for one in bought
+    ]
+    skews, forecast = (pa.concat_tables(each) for each in zip(*tables, strict=True))
+    advised = Advised(advice, [row for found in moves.values() for row in found.rows], skews, forecast)
     _write(layout, advised, run_date, bought[0].instance_id if only_one else None)
-    progress.done(4)
     progress.figures(instances=len(advice), moves=len(advised.moves))
     return advised
 
@@ -97,70 +139,111 @@ def skew_rows(table: pa.Table) -> list[SkewRow]:
     return msgspec.convert(table.to_pylist(), list[SkewRow])
 
 
-def _forecasts(
-    spark: SparkSession,
-    layout: PipelineLayout,
-    bought: Sequence[Bought],
-    now_ms: int,
-    run_date: datetime.date,
-) -> pa.Table:
-    hours = frames.hours(_usage(spark, layout, USAGE_HOUR), now_ms)
-    found = frames.hours_somebody_reported(hours).collect()
-    reported = reported_hours([(row.hour_ms, row.is_complete) for row in found], now_ms)
-    capacities = {one.instance_id: one.capacity_bytes for one in bought}
-    rows = frames.forecasts(_of(hours, bought), reported, capacities)
-    return _dated(rows, run_date, FORECAST.names)
+def as_table(rows: Sequence[msgspec.Struct], schema: pa.Schema) -> pa.Table:
+    """Rows of a contract as a table."""
+    plain = [msgspec.to_builtins(row, builtin_types=(datetime.date,)) for row in rows]
+    return pa.Table.from_pylist(plain, schema=schema)
 
 
-def _skews(
-    spark: SparkSession,
-    layout: PipelineLayout,
-    bought: Sequence[Bought],
-    now_ms: int,
-    run_date: datetime.date,
-) -> pa.Table:
-    windows = frames.windows(_of(_usage(spark, layout, USAGE_RAW), bought), now_ms)
-    names = [*SKEW.names, *frames.SKEWS.names[-2:]]
-    return _dated(frames.skews(windows, len(bought)), run_date, names)
+class _Usage:
+    """What was metered, of four weeks and of the last day."""
+
+    def __init__(self, layout: PipelineLayout, now_ms: int, run_date: datetime.date) -> None:
+        self._layout, self._now_ms, self._run_date = layout, now_ms, run_date
+        self._hours, self._raw = (_table(layout, name) for name in (USAGE_HOUR, USAGE_RAW))
+        first_ms = (now_ms // HOUR_MS - hours.HISTORY_H) * HOUR_MS
+        self._since = pc.field("day") >= _day(first_ms)
+        self._span_ms = (first_ms, now_ms)
+        reported = self._hours.to_table(columns=["hour_start", "state"], filter=self._since)
+        with engine(layout) as database:
+            database.register("hours", reported)
+            found = database.sql(
+                f"""select epoch_ms(hour_start) as hour_ms, bool_or(state = '{PeriodState.COMPLETE}')
+                from hours where hour_ms >= {first_ms} and hour_ms < {now_ms} group by all"""
+            ).fetchall()
+        self._reported = hours.reported_hours(found, now_ms)
+
+    def of(self, bought: Sequence[Bought]) -> dict[str, Seen]:
+        """What each of these instances used, and will."""
+        wanted = pc.field("instance_id").isin([one.instance_id for one in bought])
+        with engine(self._layout) as database:
+            database.register("hours", self._hours.to_table(filter=self._since & wanted))
+            first_ms, now_ms = self._span_ms
+            by_hour = database.sql(
+                f"""select instance_id, epoch_ms(hour_start) as hour_ms,
+                    stored_byte_ms::double / {HOUR_MS} as stored_bytes, {", ".join(hours.COLUMNS[2:])}
+                from hours where hour_ms >= {first_ms} and hour_ms < {now_ms} order by instance_id, hour_ms"""
+            ).to_arrow_table()
+            since_ms = (self._now_ms - skew.HISTORY_MS) // skew.WINDOW_MS * skew.WINDOW_MS
+            start = pc.field("interval_start_ms")
+            where = (pc.field("day") >= _day(since_ms)) & (start >= since_ms) & (start < now_ms) & wanted
+            database.register("raw", self._raw.scanner(columns=[*_RAW_READ], filter=where).to_reader())
+            by_window = database.sql(_BROKER_WINDOWS).to_arrow_table()
+        of_hours, of_windows = dict(_by_instance(by_hour)), dict(_by_instance(by_window))
+        return {
+            one.instance_id: self._seen(one, of_hours.get(one.instance_id), of_windows.get(one.instance_id))
+            for one in bought
+        }
+
+    def _seen(self, one: Bought, by_hour: skew.Columns | None, by_window: skew.Columns | None) -> Seen:
+        balance, forecasts = skew.Balance(), hours.Forecasts()
+        if by_window is not None:
+            balance = skew.balance(by_window, one.instance_id, self._run_date)
+        if by_hour is not None:
+            forecasts = hours.forecasts(
+                by_hour,
+                self._reported,
+                one.capacity_bytes,
+                balance.stored_bytes,
+                one.instance_id,
+                self._run_date,
+            )
+        return Seen(forecasts, balance)
 
 
-def _usage(spark: SparkSession, layout: PipelineLayout, name: str) -> DataFrame:
+def _table(layout: PipelineLayout, name: str) -> Any:
     path = str(layout.table(name))
     if not DeltaTable.is_deltatable(path):
         raise PipelineError("no usage was metered yet: run `portico pipeline meter run` first")
-    return spark.read.format("delta").load(path)
+    return dataset(DeltaTable(path))
 
 
-def _of(usage: DataFrame, bought: Iterable[Bought]) -> DataFrame:
-    return usage.where(f.col("instance_id").isin([one.instance_id for one in bought]))
+def _by_instance(rows: pa.Table) -> Iterator[tuple[str, dict[str, npt.NDArray[Any]]]]:
+    """Columns of each instance; `rows` are in order of it."""
+    columns = {name: rows[name].to_numpy() for name in rows.column_names}
+    ids = columns.pop("instance_id")
+    bounds = [0, *(np.flatnonzero(ids[1:] != ids[:-1]) + 1).tolist(), len(ids)]
+    for first, end in pairwise(bounds):
+        if end > first:
+            yield str(ids[first]), {name: values[first:end] for name, values in columns.items()}
 
 
-def _dated(rows: DataFrame, run_date: datetime.date, names: Sequence[str]) -> pa.Table:
-    return rows.withColumn("run_date", f.lit(run_date)).select(*names).toArrow()
+def _without_lists(seen: Seen) -> Seen:
+    """What advice needs of it: of ten thousand instances all hours and windows would be a GB."""
+    forecasts = tuple(msgspec.structs.replace(row, **_NO_PATHS) for row in seen.forecasts.rows)
+    skews = tuple(
+        msgspec.structs.replace(row, rate_bytes_per_s=[max(row.rate_bytes_per_s, default=0)], **_NO_WINDOWS)
+        for row in seen.balance.rows
+    )
+    return Seen(seen.forecasts._replace(rows=forecasts), seen.balance._replace(rows=skews))
 
 
-def _advice(
-    forecast: pa.Table,
-    skew: pa.Table,
-    moves: Mapping[str, Moves],
-    bills: Mapping[str, Billed],
-    bought: Sequence[Bought],
-    run_date: datetime.date,
-    now_ms: int,
-) -> list[AdviceRow]:
-    seen = _seen(forecast, skew)
-    nothing = Seen({}, {}, {})
-    return [
-        advice_row(
-            one,
-            seen.get(one.instance_id, nothing),
-            moves.get(one.instance_id, Moves()),
-            bills.get(one.instance_id),
-            run_date,
-            now_ms,
+def _moves(
+    seen: Mapping[str, Seen], bought: Sequence[Bought], places: Places, run_date: datetime.date
+) -> dict[str, Moves]:
+    """Moves for the instances whose traffic is so uneven that moves are worth a look."""
+    hot = {
+        one.instance_id: one
+        for one in sorted(bought)
+        if any(
+            is_skewed(row.usable_share, row.throttled_total_ms) for row in seen[one.instance_id].balance.rows
         )
-        for one in bought
-    ]
+    }
+    at = places(list(hot)) if hot else {}
+    return {
+        instance_id: advise_moves(seen[instance_id].balance.rows, one, at.get(instance_id), run_date)
+        for instance_id, one in hot.items()
+    }
 
 
 def _write(
@@ -173,42 +256,28 @@ def _write(
         (ADVICE_TABLE, as_table(advised.advice, ADVICE)),  # last: who sees it finds the others
     )
     for name, rows in written:
-        replace_day(layout.table(name), rows, run_date, instance_id)
+        _replace_day(layout.table(name), rows, run_date, instance_id)
 
 
-def _seen(forecast: pa.Table, skew: pa.Table) -> dict[str, Seen]:
-    """What rows of advice need of both tables, by instance."""
-    found: dict[str, Seen] = {}
+def _replace_day(path: Path, rows: pa.Table, run_date: datetime.date, instance_id: str | None) -> None:
+    """Write the rows of a day, of all instances or one, in one commit. Older days than are kept go."""
+    where = f"run_date = '{run_date.isoformat()}'"
+    if instance_id is not None:
+        assert instance_id.isalnum(), instance_id
+        where += f" AND instance_id = '{instance_id}'"
+    try:
+        if not DeltaTable.is_deltatable(str(path)):
+            DeltaTable.create(str(path), rows.schema, partition_by=["run_date"], configuration=_CONFIGURATION)
+        write_deltalake(str(path), rows, mode="overwrite", predicate=where)
+        table, oldest = DeltaTable(str(path)), (run_date - datetime.timedelta(days=DAYS_KEPT)).isoformat()
+        if any(partition["run_date"] < oldest for partition in table.partitions()):
+            table.delete(f"run_date < '{oldest}'")
+            table.vacuum(dry_run=False)
+    except CommitFailedError as error:
+        raise PipelineError(
+            f"table {path.name} was written by another run at the same time: run advise again"
+        ) from error
 
-    def of(instance_id: str) -> Seen:
-        return found.setdefault(instance_id, Seen({}, {}, {}))
 
-    for row in forecast.drop_columns(list(_FORECAST_LISTS)).to_pylist():
-        of(row["instance_id"]).forecasts[Metric(row["metric"])] = row
-    for row in skew.drop_columns([*_SKEW_LISTS, "points"]).to_pylist():
-        one = of(row["instance_id"])
-        one.skews[Direction(row["direction"])] = row
-        one.beside.update(stored_bytes=row["stored_bytes"], blocked_ms=row["blocked_ms"])
-    return found
-
-
-def _moves(
-    skew: pa.Table, bought: Sequence[Bought], places: Places, run_date: datetime.date
-) -> dict[str, Moves]:
-    """Moves for the instances whose traffic is so uneven that moves are worth a look."""
-    plain = skew.drop_columns([*_SKEW_LISTS, "points"]).to_pylist()
-    hot = sorted(
-        {row["instance_id"] for row in plain if is_skewed(row["usable_share"], row["throttled_total_ms"])}
-    )
-    if not hot:
-        return {}
-    chosen = skew.filter(pc.is_in(skew["instance_id"], pa.array(hot)))
-    rows: dict[str, list[SkewRow]] = {}
-    for row in skew_rows(chosen):
-        rows.setdefault(row.instance_id, []).append(row)
-    at = places(hot)
-    by_id: Mapping[str, Any] = {one.instance_id: one for one in bought}
-    return {
-        instance_id: advise_moves(rows[instance_id], by_id[instance_id], at.get(instance_id), run_date)
-        for instance_id in hot
-    }
+def _day(at_ms: int) -> datetime.date:
+    return datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC).date()

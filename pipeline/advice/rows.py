@@ -1,44 +1,38 @@
 """Rows of `advice` from what was seen of an instance. Pure."""
 
 import datetime
-from typing import Any, Final, NamedTuple
+from typing import NamedTuple
 
-from contracts.advice import Action, AdviceRow, Metric, Model, Urgency
-from contracts.quota import BYTE_DIRECTIONS, Direction
+from contracts.advice import Action, AdviceRow, ForecastRow, Metric, Model, SkewRow, Urgency
+from contracts.billing import HOUR_MS
+from contracts.quota import BYTE_DIRECTIONS
 from pipeline.advice.counterfactual import Billed, Bills, with_rates
+from pipeline.advice.judging.hours import Forecasts
 from pipeline.advice.judging.judgement import Bought, Judgement, Kept, Rated, judge
+from pipeline.advice.judging.skew import Balance
 from pipeline.advice.judging.skewed import Moves
-
-Row = dict[str, Any]
-_NO_FORECAST: Final[Row] = {
-    "model": Model.NONE,
-    "history_hours": 0,
-    "p995": None,
-    "peak": 0,
-    "trend_per_day": None,
-    "days_to_full": None,
-    "days_to_full_low": None,
-    "days_to_full_high": None,
-}
-_NO_SKEW: Final[Row] = {"usable_share": None, "throttled_total_ms": 0}
 
 
 class Seen(NamedTuple):
-    """Rows of `forecast` and `skew` of one instance, their lists left out; empty where there are none."""
+    """What was seen of one instance."""
 
-    forecasts: dict[Metric, Row]
-    skews: dict[Direction, Row]
-    beside: dict[str, int]
-    """`stored_bytes` now, and `blocked_ms` of the last 24 h."""
+    forecasts: Forecasts = Forecasts()
+    balance: Balance = Balance()
 
 
 def advice_row(
     bought: Bought, seen: Seen, moves: Moves, billed: Billed | None, run_date: datetime.date, now_ms: int
 ) -> AdviceRow:
     """All that is advised of one instance."""
-    produce, consume = (_rated(seen, direction) for direction in BYTE_DIRECTIONS)
-    kept = _kept(seen)
-    history = seen.forecasts.get(Metric.STORED, _NO_FORECAST)["history_hours"]
+    forecasts = {row.metric: row for row in seen.forecasts.rows}
+    skews = {row.direction: row for row in seen.balance.rows}
+    produce, consume = (
+        _rated(forecasts.get(Metric(each.value)), skews.get(each.value)) for each in BYTE_DIRECTIONS
+    )
+    stored = forecasts.get(Metric.STORED)
+    kept = _kept(stored, seen)
+    full = kept.days_to_full(bought.capacity_bytes)
+    history = stored.history_hours if stored else 0
     found = judge(bought, history, produce, consume, kept)
     bills = _bills(bought, found, billed)
     urgency = found.urgency
@@ -71,11 +65,11 @@ def advice_row(
         consume_action=found.consume,
         capacity_action=found.capacity,
         growth_bytes_per_day=kept.growth_bytes_per_day,
-        days_to_full=kept.days_to_full,
-        days_to_full_low=kept.days_to_full_low,
-        days_to_full_high=kept.days_to_full_high,
-        produce_usable_share=seen.skews.get(Direction.PRODUCE, _NO_SKEW)["usable_share"],
-        consume_usable_share=seen.skews.get(Direction.CONSUME, _NO_SKEW)["usable_share"],
+        days_to_full=full.expected,
+        days_to_full_low=full.low,
+        days_to_full_high=full.high,
+        produce_usable_share=produce.usable_share,
+        consume_usable_share=consume.usable_share,
         moves=len(moves.rows),
         moves_reason=moves.reason,
         bill_now_minor=bills and bills.now_minor,
@@ -100,24 +94,31 @@ def _bill_reason(bills: Bills | None) -> str:
     return f"; with these rates this month's bill would be {advised} so far, instead of {now}"
 
 
-def _rated(seen: Seen, direction: Direction) -> Rated:
-    row = seen.forecasts.get(Metric(direction), _NO_FORECAST)
-    skew = seen.skews.get(direction, _NO_SKEW)
-    return Rated(
-        Model(row["model"]), row["p995"], row["peak"], skew["throttled_total_ms"], row["trend_per_day"]
-    )
+def _rated(forecast: ForecastRow | None, skew: SkewRow | None) -> Rated:
+    throttled_ms, usable_share = (skew.throttled_total_ms, skew.usable_share) if skew else (0, None)
+    if forecast is None:
+        return Rated(Model.NONE, None, 0, throttled_ms, None, usable_share)
+    trend = forecast.trend_per_day
+    return Rated(forecast.model, forecast.p995, forecast.peak, throttled_ms, trend, usable_share)
 
 
-def _kept(seen: Seen) -> Kept:
-    row = seen.forecasts.get(Metric.STORED, _NO_FORECAST)
-    stored_bytes = seen.beside.get("stored_bytes", 0)
-    days = (row["days_to_full"], row["days_to_full_low"], row["days_to_full_high"])
+def _kept(forecast: ForecastRow | None, seen: Seen) -> Kept:
+    blocked_ms = seen.balance.blocked_ms
+    if forecast is None:
+        return Kept(Model.NONE, None, seen.balance.stored_bytes or 0, 0, blocked_ms)
+    first_ms = forecast.start_ms - forecast.history_hours * HOUR_MS
     return Kept(
-        Model(row["model"]),
-        row["p995"],
-        stored_bytes,
-        row["peak"],
-        seen.beside.get("blocked_ms", 0),
-        row["trend_per_day"],
-        *days,
+        forecast.model,
+        forecast.p995,
+        seen.forecasts.stored_bytes,
+        forecast.peak,
+        blocked_ms,
+        forecast.trend_per_day,
+        seen.forecasts.filling,
+        (_day(first_ms), _day(forecast.start_ms - HOUR_MS)),
+        seen.forecasts.last_week,
     )
+
+
+def _day(at_ms: int) -> datetime.date:
+    return datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC).date()

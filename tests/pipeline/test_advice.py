@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql import SparkSession
 
 from contracts.advice import (
     ADVICE_TABLE,
@@ -120,8 +119,8 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> PipelineLayout:
 
 
 @pytest.fixture(scope="module")
-def advised(spark: SparkSession, tables: PipelineLayout) -> Advised:
-    return advise(spark, tables, Silent(), list(BOUGHT.values()), now_ms=NOW_MS, places=places)
+def advised(tables: PipelineLayout) -> Advised:
+    return advise(tables, Silent(), list(BOUGHT.values()), now_ms=NOW_MS, places=places)
 
 
 def of(advised: Advised, name: str) -> AdviceRow:
@@ -163,7 +162,10 @@ def test_growth_fills_the_capacity_on_the_day_it_does(advised: Advised) -> None:
     assert row.days_to_full == pytest.approx(left, abs=0.1)
     assert row.days_to_full_low == pytest.approx(left, abs=0.1)
     assert row.growth_bytes_per_day == pytest.approx(240 * MB, rel=0.001)
-    assert row.urgency is Urgency.SOON and "are free: full in 14 days" in row.reason
+    assert (
+        row.urgency is Urgency.SOON
+        and "full in 14 days = (20 GB - 16.7 GB stored) / 240 MB a day" in row.reason
+    )
     assert forecast_of(advised, "filling", Metric.STORED).model is Model.SEASONAL_TREND
 
 
@@ -240,9 +242,7 @@ def test_skew_has_a_history_of_windows(advised: Advised) -> None:
     assert row.points[0].bytes == 10 * 4 * MB * 60 * 9 // 10
 
 
-def test_a_run_is_written_whole_and_again_in_its_place(
-    spark: SparkSession, tables: PipelineLayout, advised: Advised
-) -> None:
+def test_a_run_is_written_whole_and_again_in_its_place(tables: PipelineLayout, advised: Advised) -> None:
     names = (ADVICE_TABLE, SKEW_TABLE, FORECAST_TABLE, MOVES_TABLE)
 
     def written() -> dict[str, list[str]]:
@@ -254,15 +254,14 @@ def test_a_run_is_written_whole_and_again_in_its_place(
     before = written()
     assert [len(before[name]) for name in names] == [11, 6, 30, len(advised.moves)]
     only = [BOUGHT["hot"]]
-    again = advise(spark, tables, Silent(), only, now_ms=NOW_MS, places=places, only_one=True)
+    again = advise(tables, Silent(), only, now_ms=NOW_MS, places=places, only_one=True)
     assert [row.instance_id for row in again.advice] == [instance_id("hot")]
     assert written() == before
 
 
-def test_without_usage_it_says_what_to_do(spark: SparkSession, tmp_path: Path) -> None:
+def test_without_usage_it_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match="portico pipeline meter run"):
         advise(
-            spark,
             PipelineLayout(tmp_path),
             Silent(),
             list(BOUGHT.values()),
@@ -271,11 +270,9 @@ def test_without_usage_it_says_what_to_do(spark: SparkSession, tmp_path: Path) -
         )
 
 
-def test_instances_that_nobody_used_are_advised_too(
-    spark: SparkSession, tables: PipelineLayout, advised: Advised
-) -> None:
+def test_instances_that_nobody_used_are_advised_too(tables: PipelineLayout, advised: Advised) -> None:
     only = [BOUGHT["silent"]]
-    found = advise(spark, tables, Silent(), only, now_ms=NOW_MS, places=places, only_one=True)
+    found = advise(tables, Silent(), only, now_ms=NOW_MS, places=places, only_one=True)
     assert [row.instance_id for row in found.advice] == [instance_id("silent")]
     assert found.forecast.num_rows == found.skew.num_rows == len(found.moves) == 0
     assert len(advised.advice) == DeltaTable(str(tables.table(ADVICE_TABLE))).to_pyarrow_table().num_rows

@@ -10,10 +10,12 @@ from contracts.advice import Action, AdviceRow, Urgency
 from contracts.units import format_bytes
 from ctl.cluster_client import ClusterReach
 from ctl.options import Tenant
-from ctl.output import Answer, print_table, terminal
+from ctl.output import Answer, in_table, print_table, terminal
 from ctl.pipeline.advising import Given, advise_into
 from ctl.pipeline.run import TenantJob
 
+_HISTORIES: Final = 200
+"""Of each kind."""
 _ORDER: Final = {urgency: position for position, urgency in enumerate(Urgency)}
 
 
@@ -29,15 +31,40 @@ def advise(
             min=0, max=600, help="Where moves are considered: seconds to watch which partitions grow."
         ),
     ] = 5.0,
+    backtest: Annotated[
+        bool, typer.Option("--backtest", help="Only say how wrong days to full are on invented histories.")
+    ] = False,
     tenant: Tenant = None,
 ) -> Answer:
     """Advise sizes and partition moves from the usage that `portico pipeline meter run` gathered (operators).
 
     Writes today's rows of the tables that the console's pages show, in place of those of an earlier run.
     """
+    if backtest:
+        return _backtested()
     with start_job("advise", instance or "all instances") as run:
         given = advise_into(run, reach, tenant, instance, sample_s)
     return Answer(_document(given, details=instance is not None), lambda: show(given))
+
+
+def _backtested() -> Answer:
+    from pipeline.advice.backtest import backtest
+
+    found = backtest(_HISTORIES)
+    rows = (
+        [
+            each.kind,
+            each.histories,
+            *("-" if share is None else f"{share:.0%}" for share in (each.median, each.p90)),
+            *(
+                f"{count} of {of}" if of else "-"
+                for count, of in ((each.unsaid, each.fill), (each.false_alarms, each.never))
+            ),
+        ]
+        for each in found
+    )
+    columns = ["HISTORY", "HISTORIES", "MEDIAN ERROR", "90 % BELOW", "NOT SAID", "FALSE ALARMS"]
+    return in_table([each._asdict() for each in found], columns, rows, empty="")
 
 
 def show(given: Given | None) -> None:

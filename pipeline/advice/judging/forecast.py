@@ -28,6 +28,11 @@ _TAIL: Final = 0.995
 _ERROR_GRID: Final = np.linspace(0.0, 1.0, 101)
 _FULL_WITHIN_H: Final = 2 * 365 * _DAY_H
 _NOTHING: Final = np.empty(0)
+_STOPPED_BELOW: Final = 0.5
+"""Of a young history: recent growth below this part of the whole one's is what goes on: retention set in."""
+_YOUNG_H: Final = 3 * WEEK_H
+_SURE_SHARE: Final = 0.2
+"""Growth that is less than this part of what slow and fast weeks lie apart is the waves of retention."""
 _CLEAN_UP_SHARE: Final = 0.1
 _JITTER_H: Final = 2
 """What recurs each week need not come in the very same hour."""
@@ -49,11 +54,35 @@ class Forecast(NamedTuple):
 
 
 class DaysToFull(NamedTuple):
-    """From the end of the series; None: never, or not within two years."""
+    """From now; None: never, or not within two years."""
 
     expected: float | None
     low: float | None
     high: float | None
+
+
+class Filling(NamedTuple):
+    """How what is stored grows, in bytes per hour and bytes: what days to full are made of."""
+
+    growth_per_h: float
+    fast_per_h: float
+    """In faster weeks."""
+    slow_per_h: float
+    swing: float
+    """How much more than at the end is stored in the fullest hour of a week."""
+
+    def days_to_full(self, stored: float, capacity: float) -> DaysToFull:
+        """(capacity - stored - swing) / growth, at each of the three."""
+        room = 0.0 if stored >= capacity else capacity - stored - self.swing
+        slopes = (self.growth_per_h, self.fast_per_h, self.slow_per_h)
+        return DaysToFull(*(_days(room, slope) for slope in slopes))
+
+
+def _days(room: float, slope: float) -> float | None:
+    if room <= 0:
+        return 0.0
+    hours = room / slope if slope > 0 else _FULL_WITHIN_H + 1
+    return hours / _DAY_H if hours <= _FULL_WITHIN_H else None
 
 
 def trimmed(series: Series) -> Series:
@@ -134,17 +163,22 @@ def without_clean_ups(stored: Series) -> Series:
     """The hours before a clean-up brought down to the level after it: growth and swings as without it.
 
     A clean-up is a fall by more than a tenth of what was stored, in one hour or some that follow each other,
-    which no other week has at that time: what retention takes each night or each Sunday is none.
+    which no other week has at that time: what retention takes each night or each Sunday is none. Nor are
+    falls that come more often than once a week in the mean: that is retention, by a beat of its own.
     """
-    rebased = stored.copy()
+    rebased, clean_ups = stored.copy(), []
     known = np.flatnonzero(~np.isnan(stored))
     for first, last in _falls(stored[known]):
         start, end = int(known[first]), int(known[last])
         fall = stored[start] - stored[end]
         if fall > _CLEAN_UP_SHARE * stored[start] and not _recurs(stored, start, end, fall):
-            rebased[: start + 1] -= max(fall - _usual_fall(stored, start, end), 0.0)
-            inside = rebased[start + 1 : end]
-            inside[~np.isnan(inside)] = stored[end]
+            clean_ups.append((start, end, fall))
+    if len(clean_ups) * WEEK_H > len(known):
+        return rebased
+    for start, end, fall in clean_ups:
+        rebased[: start + 1] -= max(fall - _usual_fall(stored, start, end), 0.0)
+        inside = rebased[start + 1 : end]
+        inside[~np.isnan(inside)] = stored[end]
     return rebased
 
 
@@ -178,33 +212,51 @@ def _other_weeks(stored: Series) -> list[int]:
     return [WEEK_H * week for week in range(-weeks, weeks + 1) if week]
 
 
-def days_to_full(stored: Series, capacity_bytes: float) -> DaysToFull:
-    """When stored bytes reach the capacity: at the trend, and at the slopes of fast and slow weeks."""
+def filling(stored: Series) -> Filling:
+    """How it grows, of a series with enough history and without clean-ups."""
     stored = trimmed(stored)
     assert is_enough(stored), len(stored)
     weekly = season_slopes(stored[-ENOUGH_HISTORY_HOURS - WEEK_H :], WEEK_H)
     slope = trend_per_hour(stored) or 0.0
+    if len(stored) < _YOUNG_H:
+        lately = _lately(stored)
+        slope = lately if lately < slope * _STOPPED_BELOW else slope
     slow, fast = np.quantile(weekly, (_LOW, _HIGH)) if len(weekly) else (slope, slope)
-    return DaysToFull(
-        _days_until(stored, capacity_bytes, slope),
-        _days_until(stored, capacity_bytes, max(slope, float(fast))),
-        _days_until(stored, capacity_bytes, min(slope, float(slow))),
-    )
-
-
-def _days_until(stored: Series, capacity_bytes: float, slope: float) -> float | None:
-    """The first hour in which the last week, moved along a slope, reaches the capacity; in days."""
+    fast, slow = max(slope, float(fast)), min(slope, float(slow))
+    if slope < _SURE_SHARE * (fast - slow):
+        slope = min(slope, 0.0)
     last, weeks_ago = _last_week(stored)
-    if last[-1] >= capacity_bytes:
-        return 0.0
-    level = last + slope * WEEK_H * (weeks_ago - 1)
-    growth = slope * WEEK_H
-    if growth <= 0:
-        reached = np.flatnonzero(level + growth >= capacity_bytes)
-        return (int(reached[0]) + 1) / _DAY_H if len(reached) else None
-    weeks = np.maximum(np.ceil((capacity_bytes - level) / growth), 1)
-    hours = float(np.min(np.arange(1, WEEK_H + 1) + (weeks - 1) * WEEK_H))
-    return hours / _DAY_H if hours <= _FULL_WITHIN_H else None
+    hours_ago = weeks_ago * WEEK_H - 1 - np.arange(WEEK_H)
+    at_end = stored[~np.isnan(stored)][-1]
+    swing = max(float(np.max(last + slope * hours_ago)) - float(at_end), 0.0)
+    return Filling(slope, fast, min(slope, slow), swing)
+
+
+def _lately(stored: Series) -> float:
+    """Growth by the days of the last week, or by its last two days and those a week before, if less."""
+    two_days_h = 2 * _DAY_H
+    of_days = season_slopes(stored[-WEEK_H:], _DAY_H)
+    of_weeks = (stored[-two_days_h:] - stored[-WEEK_H - two_days_h : -WEEK_H]) / WEEK_H
+    medians = [float(np.median(known)) for each in (of_days, of_weeks) if len(known := each[~np.isnan(each)])]
+    return max(min(medians, default=0.0), 0.0)
+
+
+class LastWeek(NamedTuple):
+    """How much more was to be stored in the last week by what was known before it, and how much came."""
+
+    expected_per_h: float
+    came_per_h: float
+
+
+def last_week(stored: Series) -> LastWeek | None:
+    """Of what is stored: the same arithmetic a week ago. None with less than three weeks of history."""
+    past = trimmed(without_clean_ups(stored[:-WEEK_H]))
+    kept = without_clean_ups(stored)
+    rises = (kept[-WEEK_H:] - kept[-2 * WEEK_H : -WEEK_H]) / WEEK_H if is_enough(past) else _NOTHING
+    rises = rises[~np.isnan(rises)]
+    if len(rises) < _PAIRS_MIN:
+        return None
+    return LastWeek(trend_per_hour(past) or 0.0, float(np.median(rises)))
 
 
 def _path(series: Series, model: Model) -> Series:

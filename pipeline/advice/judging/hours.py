@@ -1,27 +1,47 @@
-"""From rows of `usage_hour` to forecasts: one instance at a time, numbers in and rows out. Pure."""
+"""From hours of usage to forecasts: one instance at a time, numbers in and rows out. Pure."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+import datetime
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
-import pandas as pd
+import numpy.typing as npt
 
-from contracts.advice import Metric, Model
+from contracts.advice import ForecastRow, Metric, Model
 from contracts.billing import HOUR_MS
 from pipeline.advice.judging.forecast import (
     DaysToFull,
-    Forecast,
+    Filling,
+    LastWeek,
     Series,
-    days_to_full,
+    filling,
     forecast,
+    last_week,
     trend_per_hour,
     trimmed,
     without_clean_ups,
 )
+from pipeline.advice.judging.skew import Columns
 
 HISTORY_H: Final = 28 * 24
+COLUMNS: Final = (
+    *("hour_ms", "stored_bytes", "produce_peak_5m_bytes_per_s", "consume_peak_5m_bytes_per_s"),
+    *("produce_peak_1m_bytes_per_s", "consume_peak_1m_bytes_per_s"),
+)
+"""What `forecasts` reads: a row per hour."""
 _DAY_H: Final = 24
 _NEVER: Final = DaysToFull(None, None, None)
+
+
+class Forecasts(NamedTuple):
+    """Of one instance."""
+
+    rows: tuple[ForecastRow, ...] = ()
+    """One per metric."""
+    stored_bytes: int = 0
+    """What it reported last, else what was stored in the last hour."""
+    filling: Filling | None = None
+    last_week: LastWeek | None = None
 
 
 def reported_hours(found: Sequence[tuple[int, bool]], now_ms: int) -> tuple[int, ...]:
@@ -35,38 +55,59 @@ def reported_hours(found: Sequence[tuple[int, bool]], now_ms: int) -> tuple[int,
     return tuple(start for start, _ in over)
 
 
-def forecast_rows(
-    usage: pd.DataFrame, reported: Sequence[int], capacities: Mapping[str, int]
-) -> list[dict[str, Any]]:
-    """Rows of `contracts.advice.ForecastRow`, without the run date, of one instance's hours."""
-    instance_id = str(usage["instance_id"].iloc[0])
-    peaks = {
-        Metric.PRODUCE: int(usage["produce_peak_1m_bytes_per_s"].max()),
-        Metric.CONSUME: int(usage["consume_peak_1m_bytes_per_s"].max()),
-        Metric.STORED: int(usage["stored_bytes"].max()),
-    }
-    columns = {
-        Metric.PRODUCE: "produce_peak_5m_bytes_per_s",
-        Metric.CONSUME: "consume_peak_5m_bytes_per_s",
-        Metric.STORED: "stored_bytes",
-    }
-    starts = usage["hour_ms"].to_numpy(dtype=np.int64)
-    rows = []
-    for metric, column in columns.items():
-        series = on_grid(starts, usage[column].to_numpy(dtype=np.float64), reported)
-        found = forecast(series)
-        full = _NEVER
-        if metric is Metric.STORED:
-            kept = without_clean_ups(series)
-            found = found._replace(trend_per_h=trend_per_hour(trimmed(kept)))
-            if found.model is not Model.NONE and instance_id in capacities:
-                full = days_to_full(kept, float(capacities[instance_id]))
-        start_ms = (reported[-1] if reported else int(starts.max())) + HOUR_MS
-        rows.append(_row(instance_id, metric, found, start_ms, peaks[metric], full))
-    return rows
+def forecasts(
+    usage: Columns,
+    reported: Sequence[int],
+    capacity_bytes: int,
+    stored_bytes: int | None,
+    instance_id: str,
+    run_date: datetime.date,
+) -> Forecasts:
+    """Of one instance's hours; `stored_bytes` is what it reported last, if anything in the last hours."""
+    starts = usage["hour_ms"]
+    start_ms = (reported[-1] if reported else int(starts.max())) + HOUR_MS
+    rows, fills, before = [], None, None
+    stored = stored_bytes or 0
+    for metric in Metric:
+        is_stored = metric is Metric.STORED
+        column = "stored_bytes" if is_stored else f"{metric}_peak_5m_bytes_per_s"
+        series = on_grid(starts, usage[column].astype(np.float64), reported)
+        found, full = forecast(series), _NEVER
+        if is_stored:
+            kept = trimmed(without_clean_ups(series))
+            found = found._replace(trend_per_h=trend_per_hour(kept))
+            if stored_bytes is None and len(kept):
+                stored = round(float(kept[~np.isnan(kept)][-1]))
+            if found.model is not Model.NONE:
+                fills, before = filling(kept), last_week(series)
+                found = found._replace(trend_per_h=fills.growth_per_h)
+                full = fills.days_to_full(stored, capacity_bytes)
+        rows.append(
+            ForecastRow(
+                run_date=run_date,
+                instance_id=instance_id,
+                metric=metric,
+                model=found.model,
+                history_hours=found.history_h,
+                known_hours=found.known_h,
+                start_ms=start_ms,
+                expected=_whole(found.expected),
+                low=_whole(found.low),
+                high=_whole(found.high),
+                p995=None if found.p995 is None else round(found.p995),
+                trend_per_day=None if found.trend_per_h is None else round(found.trend_per_h * _DAY_H),
+                mae=found.mae,
+                mae_seasonal_naive=found.mae_seasonal_naive,
+                peak=int(usage[column.replace("_5m_", "_1m_")].max()),
+                days_to_full=full.expected,
+                days_to_full_low=full.low,
+                days_to_full_high=full.high,
+            )
+        )
+    return Forecasts(tuple(rows), stored, fills, before)
 
 
-def on_grid(starts: Any, values: Series, reported: Sequence[int]) -> Series:
+def on_grid(starts: npt.NDArray[np.int64], values: Series, reported: Sequence[int]) -> Series:
     """One number per hour from the first row to the last reported hour.
 
     An hour without a row is one of zeros: the instance had no partitions. Where nobody reported, it is
@@ -81,30 +122,6 @@ def on_grid(starts: Any, values: Series, reported: Sequence[int]) -> Series:
     inside = np.isin(starts, known)
     series[(starts[inside] - first) // HOUR_MS] = values[inside]
     return series
-
-
-def _row(
-    instance_id: str, metric: Metric, found: Forecast, start_ms: int, peak: int, full: DaysToFull
-) -> dict[str, Any]:
-    return {
-        "instance_id": instance_id,
-        "metric": str(metric),
-        "model": str(found.model),
-        "history_hours": found.history_h,
-        "known_hours": found.known_h,
-        "start_ms": start_ms,
-        "expected": _whole(found.expected),
-        "low": _whole(found.low),
-        "high": _whole(found.high),
-        "p995": None if found.p995 is None else round(found.p995),
-        "trend_per_day": None if found.trend_per_h is None else round(found.trend_per_h * _DAY_H),
-        "mae": found.mae,
-        "mae_seasonal_naive": found.mae_seasonal_naive,
-        "peak": peak,
-        "days_to_full": full.expected,
-        "days_to_full_low": full.low,
-        "days_to_full_high": full.high,
-    }
 
 
 def _whole(path: Series) -> list[int]:

@@ -1,10 +1,12 @@
 """Which sizes fit an instance, how urgent that is, and the sentence that says why. Pure."""
 
+from datetime import date
 from typing import Final, NamedTuple
 
 from contracts.advice import ENOUGH_HISTORY_HOURS, NOT_ENOUGH_DATA, Action, Model, Urgency
 from contracts.units import format_bytes
-from pipeline.advice.judging.ladder import capacity_for, rate_for
+from pipeline.advice.judging.forecast import DaysToFull, Filling, LastWeek
+from pipeline.advice.judging.ladder import capacity_for, rate_for, with_headroom
 
 _NOW_WITHIN_DAYS: Final = 3.0
 _SOON_WITHIN_DAYS: Final = 14.0
@@ -31,6 +33,7 @@ class Rated(NamedTuple):
     peak: int
     throttled_ms: int
     trend_per_day: int | None
+    usable_share: float | None = None
 
     @property
     def need(self) -> int:
@@ -46,15 +49,23 @@ class Kept(NamedTuple):
     stored_bytes: int
     peak_bytes: int
     blocked_ms: int
-    growth_bytes_per_day: int | None
-    days_to_full: float | None
-    days_to_full_low: float | None
-    days_to_full_high: float | None
+    growth_bytes_per_day: int | None = None
+    filling: Filling | None = None
+    """None without enough history."""
+    days: tuple[date, date] | None = None
+    """The first and the last one that growth was taken from."""
+    last_week: LastWeek | None = None
 
     @property
     def need(self) -> int:
         """bytes: also what is stored now, which a forecast of hourly averages may not know yet."""
         return max(self.stored_bytes, self.peak_bytes if self.p995 is None else self.p995)
+
+    def days_to_full(self, capacity_bytes: int) -> DaysToFull:
+        """Of what is stored now."""
+        if self.filling is None:
+            return DaysToFull(None, None, None)
+        return self.filling.days_to_full(self.stored_bytes, capacity_bytes)
 
 
 class Judgement(NamedTuple):
@@ -107,7 +118,7 @@ def _urgency(
         rated.throttled_ms >= HELD_BACK_MS and action is Action.GROW
         for rated, action in zip((produce, consume), actions[:2], strict=True)
     )
-    days = kept.days_to_full
+    days = kept.days_to_full(bought.capacity_bytes).expected
     if held_back or kept.blocked_ms > 0 or kept.stored_bytes >= bought.capacity_bytes:
         return Urgency.NOW
     if days is not None and days <= _NOW_WITHIN_DAYS:
@@ -123,7 +134,8 @@ def _rate_reason(name: str, rated: Rated, bought: int, fits: int, action: Action
     if rated.need == 0:
         needs = f"nothing is {name}d"
     else:
-        needs = f"{name} needs {format_bytes(rated.need, rate=True)} ({seen})"
+        wanted = format_bytes(with_headroom(rated.need), rate=True)
+        needs = f"{name} needs {format_bytes(rated.need, rate=True)} ({seen}) x 1.3 = {wanted}"
         if rated.model is Model.SEASONAL_TREND and rated.trend_per_day:
             direction = "rising" if rated.trend_per_day > 0 else "falling"
             needs += f", {direction} by {format_bytes(abs(rated.trend_per_day), rate=True)} a day"
@@ -140,16 +152,15 @@ def _rate_reason(name: str, rated: Rated, bought: int, fits: int, action: Action
 
 def _capacity_reason(kept: Kept, bought: int, fits: int, action: Action) -> str:
     has, fitting = format_bytes(bought), format_bytes(fits)
-    told = f"{format_bytes(kept.stored_bytes)} are stored"
-    if kept.growth_bytes_per_day:
-        word = "more" if kept.growth_bytes_per_day > 0 else "less"
-        told += f", {format_bytes(abs(kept.growth_bytes_per_day))} {word} each day"
+    told = f"{format_bytes(kept.stored_bytes)} are stored{_growth(kept)}"
+    full = kept.days_to_full(bought)
     if kept.stored_bytes >= bought:
         told += ", the capacity is full"
-    elif kept.days_to_full is not None:
-        told += f", {format_bytes(bought - kept.stored_bytes)} are free: full in {_band(kept)}"
+    elif full.expected is not None:
+        told += f": full in {_band(full)}{_division(kept, bought)}"
     if kept.blocked_ms:
         told += f", produce was refused for {duration(kept.blocked_ms)} in the last 24 h"
+    told += f"; of {format_bytes(kept.need)} x 1.3 = {format_bytes(with_headroom(kept.need))}"
     if action is Action.GROW:
         return f"{told}: {fitting} instead of {has} leaves 30 % of headroom"
     if action is Action.SHRINK:
@@ -157,10 +168,33 @@ def _capacity_reason(kept: Kept, bought: int, fits: int, action: Action) -> str:
     return f"{told}: {has} fit"
 
 
-def _band(kept: Kept) -> str:
-    days = _days(kept.days_to_full)
-    low, high = _days(kept.days_to_full_low), _days(kept.days_to_full_high)
-    if kept.days_to_full_high is None:
+def _growth(kept: Kept) -> str:
+    if not kept.growth_bytes_per_day:
+        return ""
+    word = "more" if kept.growth_bytes_per_day > 0 else "less"
+    told = f", {format_bytes(abs(kept.growth_bytes_per_day))} {word} each day"
+    if kept.days is not None:
+        told += f" (in the median, {kept.days[0]} to {kept.days[1]}"
+        if kept.last_week is not None:
+            expected, came = (format_bytes(round(each * 24)) for each in kept.last_week)
+            told += f"; of the last week {expected} a day were expected, {came} came"
+        told += ")"
+    return told
+
+
+def _division(kept: Kept, bought: int) -> str:
+    """What a person divides to get the days: the very numbers that they are made of."""
+    if kept.filling is None or kept.filling.growth_per_h <= 0:
+        return ""
+    parts = [format_bytes(bought), f"{format_bytes(kept.stored_bytes)} stored"]
+    if swing := round(kept.filling.swing):
+        parts.append(f"{format_bytes(swing)} more in a week's fullest hour")
+    return f" = ({' - '.join(parts)}) / {format_bytes(round(kept.filling.growth_per_h * 24))} a day"
+
+
+def _band(full: DaysToFull) -> str:
+    days, low, high = (_days(each) for each in full)
+    if full.high is None:
         return f"{days} days ({low} at the earliest)"
     return f"{days} days" if low == high else f"{days} days ({low} to {high})"
 

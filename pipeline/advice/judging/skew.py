@@ -1,19 +1,112 @@
-"""How evenly traffic falls on brokers, from bytes per window and point. Pure.
+"""How evenly traffic falls on brokers, from their sums of 5 minutes: the figures, and rows of `skew`. Pure.
 
-Tables here have one row per window (5 minutes, oldest first) and one column per point; NaN where a point led
-nothing in a window, or did not report.
+Tables here have one row per window (oldest first) and one column per broker; NaN where a broker led nothing
+in a window, or did not report.
 """
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+import datetime
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from contracts.advice import PointShare, SkewRow
+from contracts.quota import BYTE_DIRECTIONS, Direction
+
 Floats = npt.NDArray[np.float64]
+Columns = Mapping[str, npt.NDArray[Any]]
+"""Columns of a table by their names."""
 
 UNEVEN_RATIO: Final = 0.5
+WINDOW_MS: Final = 300_000
+HISTORY_MS: Final = 24 * 3_600_000
+COLUMNS: Final = (
+    *("node_id", "point", "at_ms", "covered_ms", "partitions_led", "stored_bytes"),
+    *("produce_bytes", "consume_bytes", "produce_throttled_ms", "consume_throttled_ms", "blocked_ms"),
+)
+"""What `skew_rows` reads: one row per broker and window that was reported, in order of time."""
 _SILENT_WINDOWS: Final = 3
+
+
+class Balance(NamedTuple):
+    """How even one instance was."""
+
+    rows: tuple[SkewRow, ...] = ()
+    """One per direction."""
+    stored_bytes: int | None = None
+    """By the last reports of the brokers that lead."""
+    blocked_ms: int = 0
+    """Of the 24 h."""
+
+
+def balance(usage: Columns, instance_id: str, run_date: datetime.date) -> Balance:
+    """Of one instance's windows."""
+    at_ms, window_of = np.unique(usage["at_ms"], return_inverse=True)
+    node_ids, broker_of = np.unique(usage["node_id"], return_inverse=True)
+
+    def grid(column: str) -> Floats:
+        cells = np.full((len(at_ms), len(node_ids)), np.nan)
+        cells[window_of, broker_of] = usage[column]
+        return cells
+
+    led, covered_ms = grid("partitions_led"), np.fmax.reduce(grid("covered_ms"), axis=1)
+    points = dict(zip(usage["node_id"].tolist(), usage["point"].tolist(), strict=True))
+
+    def row(direction: Direction) -> SkewRow:
+        carried = np.maximum(grid(f"{direction}_bytes"), 0.0)  # a correction may be negative
+        throttled = np.clip(grid(f"{direction}_throttled_ms"), 0.0, WINDOW_MS)
+        found = skew(np.where((led > 0) | (carried > 0), carried, np.nan), throttled, led)
+        held_back = np.fmax.reduce(throttled, axis=1)  # somebody reported: never NaN
+        rates = np.nansum(carried, axis=1) * 1000 / np.maximum(covered_ms, 1.0)
+        of_brokers = (
+            last_known(led),
+            np.nansum(carried[found.lasting], axis=0),
+            np.nansum(throttled, axis=0),
+        )
+        return SkewRow(
+            run_date=run_date,
+            instance_id=instance_id,
+            direction=direction.value,
+            window_ms=WINDOW_MS,
+            at_ms=at_ms.tolist(),
+            rate_bytes_per_s=np.rint(rates).astype(np.int64).tolist(),
+            p_ratio=_or_none(found.p_ratio),
+            usable_share_history=_or_none(found.usable_share),
+            throttled_ms=held_back.astype(np.int64).tolist(),
+            p_ratio_min=found.p_ratio_min,
+            share_of_time_uneven=found.share_of_time_uneven,
+            usable_share=found.lasting_usable_share,
+            throttled_total_ms=int(held_back.sum()),
+            points=[
+                PointShare(
+                    point=points[node_id],
+                    node_id=node_id,
+                    partitions_led=int(leads),
+                    bytes=int(carries),
+                    throttled_ms=int(holds),
+                )
+                for node_id, leads, carries, holds in zip(node_ids.tolist(), *of_brokers, strict=True)
+            ],
+        )
+
+    stored = last_known(grid("stored_bytes"))[leading_at_the_end(led)]
+    blocked_ms = np.nansum(np.fmax.reduce(grid("blocked_ms"), axis=1))
+    return Balance(tuple(map(row, BYTE_DIRECTIONS)), int(stored.sum()), int(blocked_ms))
+
+
+def last_known(table: Floats, within: int | None = None) -> Floats:
+    """Each column's last number, if it is among so many last ones; else 0."""
+    if not len(table):
+        return np.zeros(table.shape[1])
+    known = ~np.isnan(table)
+    ago = np.argmax(known[::-1], axis=0)
+    is_known = known.any(axis=0) & (ago < (len(table) if within is None else within))
+    return np.where(is_known, table[len(table) - 1 - ago, np.arange(table.shape[1])], 0.0)
+
+
+def _or_none(values: Floats) -> list[float | None]:
+    return [None if np.isnan(value) else value for value in values.tolist()]
 
 
 class Skew(NamedTuple):
@@ -81,10 +174,5 @@ def leading_at_the_end(partitions_led: Floats) -> npt.NDArray[np.bool_]:
 
 
 def _at_the_end(partitions_led: Floats) -> Floats:
-    """Each point's last number; 0 for one that has been silent for a while: others lead for it by now."""
-    if not len(partitions_led):
-        return np.zeros(partitions_led.shape[1])
-    known = ~np.isnan(partitions_led)
-    ago = np.argmax(known[::-1], axis=0)
-    last = partitions_led[len(partitions_led) - 1 - ago, np.arange(partitions_led.shape[1])]
-    return np.where(known.any(axis=0) & (ago < _SILENT_WINDOWS), last, 0.0)
+    """0 for a broker that has been silent for a while: others lead for it by now."""
+    return last_known(partitions_led, _SILENT_WINDOWS)

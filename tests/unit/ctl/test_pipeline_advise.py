@@ -13,17 +13,17 @@ import pytest
 
 from contracts.advice import AdviceRow, MoveRow, Urgency
 from contracts.pipeline import JobState, JobStatus
-from contracts.quota import Direction
 from ctl.command import with_shared_options
 from ctl.commands.pipeline.advise import _document, advise, show
 from ctl.pipeline.advising import Given, write_plans
 from ctl.tools.reassignment_plan import decode
-from pipeline.advice.advice_days import as_table
-from pipeline.advice.job import Advised
+from pipeline.advice.job import Advised, as_table
 from pipeline.advice.judging.judgement import Bought
+from pipeline.advice.judging.skew import Balance
 from pipeline.advice.judging.skewed import Moves
 from pipeline.advice.rows import Seen, advice_row
 from pipeline.schema.advice import FORECAST, SKEW
+from tests.unit.pipeline.test_advice_rows import skew_row
 
 DAY = datetime.date(2026, 11, 21)
 
@@ -47,9 +47,8 @@ def move(partition: int, step: int) -> MoveRow:
 
 
 def advice(instance_id: str, moves: Moves) -> AdviceRow:
-    seen = Seen(
-        {}, {Direction.PRODUCE: {"usable_share": 0.374, "throttled_total_ms": 5}}, {"stored_bytes": 9_000}
-    )
+    produce = skew_row("produce", {1: 90, 2: 9, 3: 2}, throttled_ms=5)
+    seen = Seen(balance=Balance((produce,), stored_bytes=9_000))
     bought = Bought(instance_id, 20_000_000, 40_000_000, 10**9 if moves.rows else 9_000)
     return advice_row(bought, seen, moves, None, DAY, 1)
 
@@ -129,7 +128,13 @@ def empty_console(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[JobStatus]]:
 def test_without_instances_there_is_nothing_to_advise_and_nothing_has_failed(
     empty_console: list[JobStatus], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked: dict[str, Any] = {"instance": None, "sample_s": 0, "tenant": None, "data_dir": tmp_path}
+    asked: dict[str, Any] = {
+        "instance": None,
+        "backtest": False,
+        "sample_s": 0,
+        "tenant": None,
+        "data_dir": tmp_path,
+    }
     command = with_shared_options(advise)
     asked |= {"master": None, "spark_conf": None}
     command(**asked, bootstrap=None, secret_file=None, cluster_name=None, as_json=False)

@@ -10,10 +10,12 @@ from scipy import stats
 from contracts.advice import Model
 from pipeline.advice.judging.forecast import (
     WEEK_H,
+    DaysToFull,
     Series,
-    days_to_full,
+    filling,
     forecast,
     is_enough,
+    last_week,
     season_slopes,
     trend_per_hour,
     trimmed,
@@ -22,6 +24,10 @@ from pipeline.advice.judging.forecast import (
 
 MB = 1e6
 HOURS = np.arange(4 * WEEK_H, dtype=np.float64)
+
+
+def days_to_full(stored: Series, capacity: float) -> DaysToFull:
+    return filling(stored).days_to_full(float(stored[~np.isnan(stored)][-1]), capacity)
 
 
 def week_of(hours: Series) -> Series:
@@ -196,12 +202,39 @@ def test_what_is_full_is_full_now() -> None:
     assert full == (0.0, 0.0, 0.0)
 
 
-def test_a_peak_of_the_week_fills_it_first() -> None:
+def test_what_the_fullest_hour_of_a_week_needs_is_kept_free() -> None:
+    """A person divides by growth what is free beside it; which hour of the week that is changes nothing."""
     stored = np.full(4 * WEEK_H, 1e9) + 1e6 * HOURS
     stored[40::WEEK_H] += 5e8
-    capacity = stored[-1] + 1e6 * WEEK_H + 2e8
-    full = days_to_full(stored, capacity)
-    assert full.expected == pytest.approx(41 / 24)
+    found = filling(stored)
+    assert found.swing == pytest.approx(5e8) and found.growth_per_h == pytest.approx(1e6)
+    full = days_to_full(stored, stored[-1] + 5e8 + 1e6 * WEEK_H)
+    assert full.expected == pytest.approx(7)
+    assert days_to_full(stored, stored[-1] + 2e8).expected == 0, "it is reached within the week"
+
+
+def test_a_young_history_that_retention_has_levelled_is_not_taken_to_go_on() -> None:
+    """Two weeks: the first filled it, in the second as much went as came."""
+    stored = np.minimum(np.arange(1, 2 * WEEK_H + 1), WEEK_H) * MB
+    assert trend_per_hour(stored) == pytest.approx(MB / 2, rel=0.01)
+    assert days_to_full(stored, stored[-1] * 2).expected is None
+
+
+def test_growth_that_is_lost_in_the_waves_of_retention_is_none() -> None:
+    waves = 1e9 + 5 * MB * (HOURS % 47)
+    slope = trend_per_hour(waves)
+    assert slope is not None and slope > 0
+    found = filling(waves)
+    assert found.growth_per_h == 0 and found.fast_per_h > 5e5
+    full = days_to_full(waves, 2e9)
+    assert full.expected is None and full.low is not None
+
+
+def test_what_was_expected_of_the_last_week_is_beside_what_came() -> None:
+    told = last_week(1e9 + MB * np.minimum(HOURS, 3 * WEEK_H) + 2 * MB * np.maximum(HOURS - 3 * WEEK_H, 0))
+    assert told is not None and told.expected_per_h == pytest.approx(MB)
+    assert MB < told.came_per_h <= 2 * MB
+    assert last_week(1e9 + MB * HOURS[: 3 * WEEK_H - 1]) is None, "two weeks before it are needed"
 
 
 def cleaned_up(stored: Series, *, hours_ago: int, left: float, takes_h: int = 1) -> Series:
@@ -238,6 +271,12 @@ def test_days_to_full_of_histories_with_clean_ups_seasons_and_noise(seed: int) -
     days = generator.uniform(20, 200)
     full = days_to_full(without_clean_ups(stored), stored[-1] + growth * 24 * days)
     assert full.expected == pytest.approx(days, rel=0.1)
+
+
+def test_a_saw_tooth_of_any_beat_is_no_clean_up() -> None:
+    """Segments of two days and two hours go at once: at another hour of each week."""
+    stored = 1e9 + 2e7 * (HOURS % 50)
+    assert np.array_equal(without_clean_ups(stored), stored)
 
 
 def test_what_falls_each_week_is_no_clean_up() -> None:

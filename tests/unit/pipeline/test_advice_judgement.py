@@ -1,5 +1,6 @@
 """Sizes, urgency, and the sentence."""
 
+from datetime import date
 from decimal import Decimal
 
 import pytest
@@ -8,12 +9,18 @@ from contracts.advice import Action, Model, Urgency
 from contracts.billing import BillLine, Dimension
 from contracts.prices import parse_prices
 from pipeline.advice.counterfactual import Billed, with_rates
+from pipeline.advice.judging.forecast import Filling, LastWeek
 from pipeline.advice.judging.judgement import Bought, Judgement, Kept, Rated, duration, judge
 
 MB, GB = 10**6, 10**9
 BOUGHT = Bought("iaaaaaaaaaaa", 20 * MB, 40 * MB, 100 * GB)
 CALM = Rated(Model.SEASONAL_NAIVE, 14 * MB, 15 * MB, 0, 0)
-STORED = Kept(Model.SEASONAL_NAIVE, 60 * GB, 60 * GB, 61 * GB, 0, 0, None, None, None)
+STORED = Kept(Model.SEASONAL_NAIVE, 60 * GB, 60 * GB, 61 * GB, 0)
+
+
+def growing(per_day: float, fast: float = 0, slow: float = 0, swing: float = 0) -> Kept:
+    filling = Filling(per_day / 24, (fast or per_day) / 24, (slow or per_day) / 24, swing)
+    return STORED._replace(growth_bytes_per_day=round(per_day), filling=filling)
 
 
 def of(
@@ -26,7 +33,7 @@ def test_what_fits_is_kept() -> None:
     found = of()
     assert (found.produce, found.consume, found.capacity) == (Action.KEEP, Action.SHRINK, Action.KEEP)
     assert found.produce_rate_bytes_per_s == 20 * MB and found.capacity_bytes == 100 * GB
-    assert "produce needs 14 MB/s (p99.5 of the week to come): 20 MB/s fit" in found.reason
+    assert "produce needs 14 MB/s (p99.5 of the week to come) x 1.3 = 18.2 MB/s: 20 MB/s fit" in found.reason
 
 
 def test_headroom_is_what_makes_a_size_too_small() -> None:
@@ -52,7 +59,7 @@ def test_what_was_held_back_or_refused_is_not_shrunk() -> None:
 
 def test_little_history_grows_but_does_not_shrink() -> None:
     young = Rated(Model.NONE, None, 100 * MB, 0, None)
-    kept = Kept(Model.NONE, None, 1, 1, 0, None, None, None, None)
+    kept = Kept(Model.NONE, None, 1, 1, 0)
     found = judge(BOUGHT, 5, young, young._replace(peak=1), kept)
     assert (found.produce, found.consume, found.capacity) == (Action.GROW, Action.KEEP, Action.KEEP)
     assert found.reason.startswith("not enough data for a forecast (5 h of 336 h needed); produce needs")
@@ -64,20 +71,34 @@ def test_little_history_grows_but_does_not_shrink() -> None:
     [(2.9, Urgency.NOW), (13.0, Urgency.SOON), (15.0, Urgency.SAVING), (None, Urgency.SAVING)],
 )
 def test_days_to_full(days: float | None, urgency: Urgency) -> None:
-    found = of(kept=STORED._replace(days_to_full=days, growth_bytes_per_day=GB))
+    found = of(kept=growing(40 * GB / days) if days else STORED)
     assert found.urgency is urgency
     assert ("full in" in found.reason) == (days is not None)
 
 
 def test_the_band_is_told() -> None:
-    def told(low: float, high: float | None) -> str:
-        days = {"days_to_full": 12.2, "days_to_full_low": low, "days_to_full_high": high}
-        return of(kept=STORED._replace(**days)).reason
+    def told(fast: float, slow: float) -> str:
+        return of(kept=growing(40 * GB / 12.2, fast, slow)).reason
 
-    assert "full in 12 days (9.1 to 16 days)" not in told(9.1, 16.0)
-    assert "full in 12 days (9.1 to 16)" in told(9.1, 16.0)
-    assert "full in 12 days (9.1 at the earliest)" in told(9.1, None)
-    assert "full in 12 days:" in told(12.2, 12.2)
+    assert "full in 12 days (9.1 to 16) =" in told(40 * GB / 9.1, 40 * GB / 16)
+    assert "full in 12 days (9.1 at the earliest) =" in told(40 * GB / 9.1, -1.0)
+    assert "full in 12 days =" in told(0, 0)
+
+
+def test_the_arithmetic_stands_beside_the_sentence_and_makes_it() -> None:
+    """What contradicted itself: 3.64 MB stored, 33.3 MB a day more, full in 15 days, of 2 GB."""
+    kept = growing(33.3 * MB, swing=51 * MB)._replace(
+        stored_bytes=3_640_000,
+        days=(date(2026, 10, 31), date(2026, 11, 28)),
+        last_week=LastWeek(32.9 * MB / 24, 33.3 * MB / 24),
+    )
+    bought = BOUGHT._replace(capacity_bytes=2 * GB)
+    assert (
+        "3.64 MB are stored, 33.3 MB more each day (in the median, 2026-10-31 to 2026-11-28; of the last "
+        "week 32.9 MB a day were expected, 33.3 MB came): full in 58 days = (2 GB - 3.64 MB stored - 51 MB "
+        "more in a week's fullest hour) / 33.3 MB a day; of 60 GB x 1.3 = 78 GB: 100 GB instead of 2 GB"
+    ) in of(kept=kept, bought=bought).reason
+    assert kept.days_to_full(2 * GB).expected == pytest.approx((2 * GB - 3.64 * MB - 51 * MB) / (33.3 * MB))
 
 
 def test_a_full_instance_is_urgent() -> None:

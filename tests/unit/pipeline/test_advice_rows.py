@@ -4,17 +4,15 @@ import datetime
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from contracts.advice import PointShare, SkewRow
 from contracts.billing import HOUR_MS
-from pipeline.advice.judging import windows
-from pipeline.advice.judging.hours import forecast_rows, on_grid, reported_hours
+from pipeline.advice.judging.hours import forecasts, on_grid, reported_hours
 from pipeline.advice.judging.judgement import Bought
 from pipeline.advice.judging.moves import Led
+from pipeline.advice.judging.skew import COLUMNS, WINDOW_MS, Balance, balance
 from pipeline.advice.judging.skewed import Placement, advise_moves, is_skewed
-from pipeline.advice.judging.windows import skew_rows
 
 INSTANCE = "iaaaaaaaaaaa"
 BOUGHT = Bought(INSTANCE, 10_000_000, 10_000_000, 10**9)
@@ -39,44 +37,40 @@ def test_hours_without_a_row_are_zero_where_others_reported_and_unknown_where_no
 
 
 def test_an_instance_of_this_hour_has_peaks_and_no_forecast() -> None:
-    usage = pd.DataFrame(
-        {
-            "instance_id": [INSTANCE],
-            "hour_ms": [9 * HOUR_MS],
-            "produce_peak_5m_bytes_per_s": [5],
-            "consume_peak_5m_bytes_per_s": [6],
-            "produce_peak_1m_bytes_per_s": [7],
-            "consume_peak_1m_bytes_per_s": [8],
-            "stored_bytes": [9.4],
-        }
-    )
-    rows = forecast_rows(usage, (), {INSTANCE: 100})
-    assert [(row["metric"], row["model"], row["peak"]) for row in rows] == [
+    usage = {
+        "hour_ms": np.array([9 * HOUR_MS]),
+        "produce_peak_5m_bytes_per_s": np.array([5]),
+        "consume_peak_5m_bytes_per_s": np.array([6]),
+        "produce_peak_1m_bytes_per_s": np.array([7]),
+        "consume_peak_1m_bytes_per_s": np.array([8]),
+        "stored_bytes": np.array([9.4]),
+    }
+    rows = forecasts(usage, (), 100, None, INSTANCE, DAY).rows
+    assert [(row.metric, row.model, row.peak) for row in rows] == [
         ("produce", "none", 7),
         ("consume", "none", 8),
         ("stored", "none", 9),
     ]
-    assert all(row["expected"] == [] and row["history_hours"] == 0 for row in rows)
+    assert all(row.expected == [] and row.history_hours == 0 for row in rows)
 
 
-def usage_rows(cells: dict[tuple[int, int], dict[str, Any]]) -> pd.DataFrame:
+def balance_of(cells: dict[tuple[int, int], dict[str, Any]]) -> Balance:
     """(broker, window) -> what is not zero."""
-    zero = dict.fromkeys(windows.COLUMNS, 0)
-    return pd.DataFrame(
-        [
-            zero
-            | {
-                "instance_id": INSTANCE,
-                "node_id": broker,
-                "point": f"broker-{broker}",
-                "at_ms": window * windows.WINDOW_MS,
-                "covered_ms": windows.WINDOW_MS,
-                "partitions_led": 1,
-            }
-            | cell
-            for (broker, window), cell in cells.items()
-        ]
-    )
+    zero = dict.fromkeys(COLUMNS, 0)
+    rows = [
+        zero
+        | {
+            "node_id": broker,
+            "point": f"broker-{broker}",
+            "at_ms": window * WINDOW_MS,
+            "covered_ms": WINDOW_MS,
+            "partitions_led": 1,
+        }
+        | cell
+        for (broker, window), cell in cells.items()
+    ]
+    columns = {name: np.array([row[name] for row in rows]) for name in COLUMNS}
+    return balance(columns, INSTANCE, DAY)
 
 
 def test_windows_of_brokers_become_two_rows() -> None:
@@ -86,16 +80,16 @@ def test_windows_of_brokers_become_two_rows() -> None:
         (1, 1): {"produce_bytes": 300, "stored_bytes": 7, "produce_throttled_ms": 400_000},
         (2, 0): {"produce_bytes": 0, "blocked_ms": 30},
     }
-    produce, consume = skew_rows(usage_rows(cells))
-    assert produce["at_ms"] == [0, 300_000]
-    assert produce["rate_bytes_per_s"] == [1, 1]
-    assert produce["p_ratio"] == [0, pytest.approx(1 / 3)] and consume["p_ratio"] == [None, None]
-    assert produce["throttled_ms"] == [0, 300_000], "a broker cannot hold back for longer than it was"
-    assert produce["usable_share"] == pytest.approx(200 / 300), "of the window in which it was held back"
-    assert [point["bytes"] for point in produce["points"]] == [300, 100]
-    assert [point["point"] for point in produce["points"]] == ["broker-1", "broker-2"]
-    for row in (produce, consume):
-        assert (row["stored_bytes"], row["blocked_ms"]) == (57, 40)
+    found = balance_of(cells)
+    produce, consume = found.rows
+    assert produce.at_ms == [0, 300_000]
+    assert produce.rate_bytes_per_s == [1, 1]
+    assert produce.p_ratio == [0, pytest.approx(1 / 3)] and consume.p_ratio == [None, None]
+    assert produce.throttled_ms == [0, 300_000], "a broker cannot hold back for longer than it was"
+    assert produce.usable_share == pytest.approx(200 / 300), "of the window in which it was held back"
+    assert [point.bytes for point in produce.points] == [300, 100]
+    assert [point.point for point in produce.points] == ["broker-1", "broker-2"]
+    assert (found.stored_bytes, found.blocked_ms) == (57, 40)
 
 
 def test_a_broker_that_gave_its_partitions_away_stores_nothing_and_is_no_zero() -> None:
@@ -104,9 +98,10 @@ def test_a_broker_that_gave_its_partitions_away_stores_nothing_and_is_no_zero() 
     }
     cells |= {(2, 0): {"produce_bytes": 10, "stored_bytes": 9}}
     cells |= {(2, window): {"stored_bytes": 9, "partitions_led": 0} for window in range(1, 4)}
-    produce, _ = skew_rows(usage_rows(cells))
-    assert produce["stored_bytes"] == 7
-    assert produce["p_ratio"][1:] == [1, 1, 1] and produce["usable_share"] == 1
+    found = balance_of(cells)
+    assert found.stored_bytes == 7
+    produce, _ = found.rows
+    assert produce.p_ratio[1:] == [1, 1, 1] and produce.usable_share == 1
 
 
 def skew_row(direction: str, of_broker: dict[int, int], *, throttled_ms: int, rate: int = 5) -> SkewRow:
