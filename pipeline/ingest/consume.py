@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -9,9 +10,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from pipeline.errors import PipelineError
 from pipeline.ingest.kafka import POLL_TIMEOUT_MS
-from pipeline.ingest.offsets import RefusedError, SourceOffsets, Topic, UnreachableError
+from pipeline.ingest.offsets import KafkaSource, SourceOffsets, Topic
 from pipeline.ingest.ranges import PartitionRange
-from pipeline.ingest.watch import REFUSED_MAX_S, UNREACHABLE_MAX_S, gone
+from pipeline.ingest.watch import EVERY_S, Patience
 
 MESSAGES: Final = pa.schema(
     [
@@ -26,7 +27,6 @@ _AT_ONCE: Final = 10_000
 BYTES_MAX: Final = 512 * 1024 * 1024
 """Of a batch: records of the largest size that a topic takes are no reason to fill the memory."""
 _WAIT_S: Final = 0.2
-_LOOK_EVERY_S: Final = 2.0
 _SETTINGS: Final = {
     "group.id": "portico-pipeline",  # librdkafka wants one; nothing joins it
     "client.id": "portico-pipeline",
@@ -48,6 +48,10 @@ _PASSING: Final = (
 """librdkafka goes on by itself after these; how long we wait is the watch's business."""
 
 
+Rows = tuple[pa.Schema, Callable[[Message], tuple[Any, ...]]]
+"""Columns, and their values of one message."""
+
+
 class Consumed(NamedTuple):
     """A batch: what a reader of committed records sees of its ranges."""
 
@@ -64,64 +68,52 @@ def consume(
     topic was found to be the same one still.
     Raises: PipelineError where records are gone before they are read, the topic is gone, or nobody answers.
     """
-    consumer = Consumer(
-        _SETTINGS | dict(offsets.source.settings) | {"bootstrap.servers": offsets.source.bootstrap}
-    )
     reading = Reading(waiting, records_max)
     watch = Watch(offsets, topic)
-    try:
-        consumer.assign([TopicPartition(topic.name, each.partition, each.start) for each in waiting])
+    with consuming(offsets.source, topic.name, waiting) as consumer:
         while reading.waiting:
             watch.heard()  # a batch may have taken its reader long
-            while not reading.is_ready:
-                if reading.take(consumer.consume(min(_AT_ONCE, records_max), _WAIT_S)):
-                    watch.heard()
-                else:
-                    watch.silence()
+            reading.fill(consumer, watch)
             watch.must_be_same()
             yield reading.batch()
+
+
+@contextmanager
+def consuming(source: KafkaSource, topic: str, ranges: Sequence[PartitionRange]) -> Iterator[Consumer]:
+    """A consumer that stands where these begin. Raises: PipelineError where it cannot go on."""
+    consumer = Consumer(_SETTINGS | dict(source.settings) | {"bootstrap.servers": source.bootstrap})
+    try:
+        consumer.assign([TopicPartition(topic, each.partition, each.start) for each in ranges])
+        yield consumer
     except KafkaException as error:
-        raise PipelineError(f"topic {topic.name}: {error.args[0].str()}: start again") from error
+        raise PipelineError(f"topic {topic}: {error.args[0].str()}: start again") from error
     finally:
         consumer.close()
 
 
 class Watch:
-    """Looks at the topic while Kafka is silent: a consumer would wait for one that is gone."""
+    """Looks at the topic while Kafka is silent."""
 
     def __init__(
         self, offsets: SourceOffsets, topic: Topic, clock_s: Callable[[], float] = time.monotonic
     ) -> None:
-        self._offsets, self._topic, self._clock_s = offsets, topic, clock_s
+        self._name, self._clock_s = topic.name, clock_s
+        self._patience = Patience(offsets, {topic.name: topic}, clock_s)
+        self.must_be_same = self._patience.must_be_same
         self.heard()
 
     def heard(self) -> None:
         """A record came."""
-        self._heard_s = self._looked_s = self._answered_s = self._clock_s()
+        self._heard_s = self._looked_s = self._clock_s()
 
     def silence(self) -> None:
         """None came. Raises: PipelineError where waiting on is of no use."""
         now_s = self._clock_s()
         if now_s - self._heard_s > POLL_TIMEOUT_MS / 1000:
-            raise PipelineError(f"topic {self._topic.name}: no record within {POLL_TIMEOUT_MS // 1000} s")
-        if now_s - self._looked_s < _LOOK_EVERY_S:
-            return
-        try:
-            self._offsets.must_answer()
-            self.must_be_same()
-        except UnreachableError as error:
-            is_refused = isinstance(error, RefusedError)
-            if self._clock_s() - self._answered_s > (REFUSED_MAX_S if is_refused else UNREACHABLE_MAX_S):
-                raise
-        else:
-            self._answered_s = self._clock_s()
-        self._looked_s = self._clock_s()
-
-    def must_be_same(self) -> None:
-        """Raises: PipelineError."""
-        name = self._topic.name
-        if gone(self._offsets, {name: self._topic}):
-            raise PipelineError(f"topic {name} was deleted while it was read: nothing of it was committed")
+            raise PipelineError(f"topic {self._name}: no record within {POLL_TIMEOUT_MS // 1000} s")
+        if now_s - self._looked_s >= EVERY_S:
+            self._patience.must_last()
+            self._looked_s = self._clock_s()
 
 
 class Reading:
@@ -132,20 +124,24 @@ class Reading:
     """
 
     def __init__(
-        self, waiting: Sequence[PartitionRange], records_max: int, bytes_max: int = BYTES_MAX
+        self,
+        waiting: Sequence[PartitionRange],
+        records_max: int,
+        bytes_max: int = BYTES_MAX,
+        rows: Rows | None = None,
     ) -> None:
+        """`rows`: what is kept of a message, unless that is as of MESSAGES."""
         self.waiting = {each.partition: each for each in waiting}
         """What is left of each partition, by what was given out."""
         assert len(self.waiting) == len(waiting), "one range per partition"
         self._records_max, self._bytes_max = records_max, bytes_max
-        self._held: list[Message] = []
+        self._schema, self._row = rows or (MESSAGES, _row)
         self._begin()
 
     def _begin(self) -> None:
         self._left = dict(self.waiting)
-        self._chunks: list[pa.Table] = [MESSAGES.empty_table()]
+        self._chunks: list[pa.Table] = [self._schema.empty_table()]
         self._rows = self._bytes = 0
-        self.take([])
 
     @property
     def is_ready(self) -> bool:
@@ -156,22 +152,25 @@ class Reading:
             or not any(each.offsets for each in self._left.values())
         )
 
-    def take(self, messages: list[Message]) -> int:
-        """How many are records of this batch; what is more than it holds is kept for the next one.
+    @property
+    def room(self) -> int:
+        """So many messages can be taken at once."""
+        return min(_AT_ONCE, self._records_max - self._rows)
 
-        Raises: KafkaException with an error after which nothing more comes.
-        """
-        coming = [*self._held, *messages]
-        self._held = []
-        found: list[tuple[Any, ...]] = []
-        for at, message in enumerate(coming):
-            if self._rows + len(found) >= self._records_max:
-                self._held = coming[at:]
-                break
-            if self._is_wanted(message):
-                found.append(_row(message))
+    def fill(self, consumer: Consumer, watch: Watch) -> None:
+        """Until a batch is ready. Raises: PipelineError, KafkaException."""
+        while not self.is_ready:
+            if self.take(consumer.consume(self.room, _WAIT_S)):
+                watch.heard()
+            else:
+                watch.silence()
+
+    def take(self, messages: Sequence[Message]) -> int:
+        """How many are records of this batch. Raises: KafkaException with an error that nothing follows."""
+        assert len(messages) <= self.room, "more than was asked for"
+        found = [self._row(each) for each in messages if self._is_wanted(each)]
         if found:
-            self._chunks.append(pa.Table.from_arrays([*zip(*found, strict=True)], schema=MESSAGES))
+            self._chunks.append(pa.Table.from_arrays([*zip(*found, strict=True)], schema=self._schema))
             self._rows += len(found)
             self._bytes += self._chunks[-1].nbytes
         return len(found)

@@ -1,83 +1,50 @@
 """Reading a few records without Spark's Kafka source, for times that it cannot hold."""
 
-import time
+import sys
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+import pyarrow as pa
+from confluent_kafka import Message
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, TimestampType
 
-from pipeline.errors import PipelineError
-from pipeline.ingest.offsets import KafkaSource
+from pipeline.ingest.consume import Reading, Watch, consuming
+from pipeline.ingest.offsets import SourceOffsets, Topic
 from pipeline.ingest.ranges import PartitionRange
-from pipeline.schema.lake import HEADERS, columns
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST_MS: Final = -62_135_596_800_000
 _LAST_MS: Final = 253_402_300_799_999
-_SILENCE_MAX_S: Final = 120.0
-_FETCH: Final = 1000
-_TURN_S: Final = 0.2
-_SCHEMA: Final = columns(
-    key=BinaryType(),
-    value=BinaryType(),
-    topic=StringType(),
-    partition=IntegerType(),
-    offset=LongType(),
-    timestamp=TimestampType(),
-    timestampType=IntegerType(),
-    headers=HEADERS,
-    timestamp_raw_ms=LongType(),
+_HEADER: Final = pa.struct([("key", pa.string()), ("value", pa.binary())])
+_COLUMNS: Final = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", tz="UTC")),
+        ("timestampType", pa.int32()),
+        ("headers", pa.list_(_HEADER)),
+        ("timestamp_raw_ms", pa.int64()),
+    ]
 )
-_OFFSET: Final = _SCHEMA.names.index("offset")
 
 
-def read_by_client(spark: SparkSession, source: KafkaSource, topic: str, part: PartitionRange) -> DataFrame:
+def read_by_client(
+    spark: SparkSession, offsets: SourceOffsets, topic: Topic, part: PartitionRange
+) -> DataFrame:
     """The columns of `kafka.read_ranges`, and `timestamp_raw_ms` where `timestamp` cannot hold the time.
 
     All records pass through this process: for ranges of thousands. Raises: PipelineError.
     """
-    settings = {
-        "bootstrap.servers": source.bootstrap,
-        "group.id": "portico-pipeline",  # librdkafka wants one; nothing is joined or committed
-        "enable.auto.commit": False,
-        "enable.partition.eof": True,
-        "auto.offset.reset": "error",
-        "isolation.level": "read_committed",
-        "log_level": 0,
-    }
-    consumer = Consumer(settings | dict(source.settings))
-    try:
-        consumer.assign([TopicPartition(topic, part.partition, part.start)])
-        rows = _rows(consumer, topic, part)
-    finally:
-        consumer.close()
-    return spark.createDataFrame(rows, _SCHEMA)
+    reading = Reading([part], part.offsets, bytes_max=sys.maxsize, rows=(_COLUMNS, _row))
+    with consuming(offsets.source, topic.name, [part]) as consumer:
+        reading.fill(consumer, Watch(offsets, topic))
+    return spark.createDataFrame(reading.batch().messages)
 
 
-def _rows(consumer: Consumer, topic: str, part: PartitionRange) -> list[tuple[Any, ...]]:
-    rows: list[tuple[Any, ...]] = []
-    heard_s = time.monotonic()
-    while True:
-        # It waits until it has so many: a short time, so that the last few are not waited for.
-        messages = consumer.consume(_FETCH, _TURN_S)
-        if messages:
-            heard_s = time.monotonic()
-        elif time.monotonic() - heard_s > _SILENCE_MAX_S:
-            raise PipelineError(f"{topic}-{part.partition}: no record in {_SILENCE_MAX_S:.0f} s: try again")
-        for message in messages:
-            failure = message.error()
-            if failure is not None and failure.code() != KafkaError._PARTITION_EOF:
-                raise PipelineError(f"{topic}-{part.partition} at {message.offset()}: {failure.str()}")
-            if failure is not None or message.offset() >= part.end:
-                return rows
-            rows.append(_row(message))
-        if rows and rows[-1][_OFFSET] == part.end - 1:
-            return rows
-
-
-def _row(message: Any) -> tuple[Any, ...]:
+def _row(message: Message) -> tuple[Any, ...]:
     kind, time_ms = message.timestamp()
     is_time = _FIRST_MS <= time_ms <= _LAST_MS
     return (

@@ -70,7 +70,7 @@ def read_pieces(
 
 def _frame(spark: SparkSession, offsets: SourceOffsets, topic: Topic, piece: Piece) -> DataFrame:
     if piece.by_client:
-        return read_by_client(spark, offsets.source, topic.name, piece.ranges[0])
+        return read_by_client(spark, offsets, topic, piece.ranges[0])
     units = ((each, float(RECORD_BYTES_GUESS)) for each in piece.ranges)
     packing = pack(units, tasks_at_once(spark))
     return read_ranges(spark, offsets.source, {topic.name: piece.ranges}, packing)

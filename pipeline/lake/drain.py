@@ -97,7 +97,7 @@ class Drain:
         kafka = self._plan.source.kafka
         for name, load in self._loads(part):
             if load.by_client in part[name]:
-                return read_by_client(spark, kafka, name, part[name][0])
+                return read_by_client(spark, self._plan.offsets, load.topic, part[name][0])
         units = ((each, load.record_bytes) for name, load in self._loads(part) for each in part[name])
         return read_ranges(spark, kafka, part, pack(units, tasks_at_once(spark)))
 

@@ -53,15 +53,15 @@ class Standalone:
 
 
 @contextmanager
-def standalone_cluster(folder: Path, workers: int = 2) -> Iterator[Standalone]:
-    """On free ports of 127.0.0.1."""
+def standalone_cluster(folder: Path, workers: int = 2, cores: int = 1) -> Iterator[Standalone]:
+    """On free ports of 127.0.0.1; so many cores of each worker."""
     with ExitStack() as running:
         told = running.enter_context(
             _daemon(folder / "master.log", _MASTER, r"Starting Spark master at (\S+)")
         )
         for number in range(workers):
             work = folder / f"worker-{number}"
-            size = ("--cores", "1", "--memory", "1g", "--work-dir", str(work))
+            size = ("--cores", str(cores), "--memory", "1g", "--work-dir", str(work))
             command = (_WORKER, *size, told)
             log = folder / f"worker-{number}.log"
             running.enter_context(_daemon(log, *command, r"Successfully registered with master (\S+)"))

@@ -1,7 +1,7 @@
 """A job is the same job wherever Spark runs: here, on a standalone cluster, on a Spark Connect server."""
 
 import json
-import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,22 +42,43 @@ def record(n: int) -> Record:
 class Lake:
     """A topic loaded and decoded into a lake of its own."""
 
-    def __init__(self, stack: Stack, instance: dict[str, Any], root: Path, schema: Path) -> None:
-        self._stack, self._instance, self._root, self._schema = stack, str(instance["id"]), root, schema
+    def __init__(
+        self,
+        stack: Stack,
+        instance: dict[str, Any],
+        root: Path,
+        schema: Path,
+        where: Sequence[str],
+        by: Sequence[str] = (),
+    ) -> None:
+        """`where`: options of jobs; `by`: words in front of a job."""
+        self._data_dir, self._instance = stack.data_dir, str(instance["id"])
+        self._root, self._schema, self._where, self._by = root, schema, where, by
 
-    def made(self, *where: str) -> dict[str, pa.Table]:
+    def answer(self, job: str, *words: str) -> Any:
+        """Of `portico pipeline JOB ... --json`."""
+        lake = ("--lake", self._root.as_uri())
+        run = KilledJob(self._data_dir, "", *self._by, job, *words, *lake, *self._where)
+        run.start()
+        return run.finish()
+
+    def made(self) -> dict[str, pa.Table]:
         """All rows of its tables, by their kinds."""
-        lake = ("--lake", self._root.as_uri(), *where)
-        load = KilledJob(self._stack.data_dir, "", "load", self._instance, *BATCHES, *lake)
-        load.start()
-        [told] = load.finish()
+        [told] = self.answer("load", self._instance, *BATCHES)
         assert (told["rows"], told["error"]) == (2 * RECORDS, "")
-        what = ("--topic", "orders", "--schema", str(self._schema))
-        decode = KilledJob(self._stack.data_dir, "", "decode", self._instance, *what, *lake)
-        decode.start()
-        [told] = decode.finish()
+        [told] = self.answer("decode", self._instance, "--topic", "orders", "--schema", str(self._schema))
         assert told["decoded"] + told["dead_letters"] == 2 * RECORDS and told["dead_letters"]
         return {kind: self._rows(kind) for kind in ("lake", "decoded", "dead_letters")}
+
+    def kept_up(self) -> None:
+        """By all else that asks Spark: rows that were expired come again, files become few."""
+        self.answer("expire", self._instance, "--older-than", "1h")
+        window = ("--topic", "orders", "--from-offset", "0", "--to-offset", "1000000")
+        told = self.answer("backfill", self._instance, *window)
+        assert told["rows"] == 2 * RECORDS - 1, "all but the one without a time, which does not expire"
+        assert any(told["rewritten_rows"] for told in self.answer("compact", self._instance))
+        count = "SELECT count(DISTINCT `partition`, `offset`) AS n, count(*) AS m FROM anywhere.orders"
+        assert self.answer("sql", count) == [{"n": 2 * RECORDS, "m": 2 * RECORDS}]
 
     def _rows(self, kind: str) -> pa.Table:
         [path] = (self._root / kind / self._instance).glob("orders-*")
@@ -72,13 +93,15 @@ def test_rows_are_the_same_wherever_spark_runs(stack: Stack, tmp_path: Path) -> 
     schema = tmp_path / "line.json"
     schema.write_text(json.dumps({"version": 1, "format": "text", "fields": "line STRING"}))
 
-    def made(name: str, *where: str) -> dict[str, pa.Table]:
-        found = Lake(stack, instance, tmp_path / name, schema).made(*where)
-        shutil.rmtree(tmp_path / name)
-        return found
+    def lake(name: str, where: Sequence[str], by: Sequence[str] = ()) -> Lake:
+        return Lake(stack, instance, tmp_path / name, schema, where, by)
 
-    here = made("here", "--master", "local[2]")
+    here = lake("here", ("--master", "local[2]")).made()
     with standalone_cluster(tmp_path / "cluster") as cluster:
-        assert made("standalone", *cluster.options) == here
+        assert lake("standalone", cluster.options).made() == here
+        submit = ("submit", "--data-dir", str(tmp_path), *cluster.options)
+        assert lake("submitted", (), submit).made() == here
         with connect_server(cluster, tmp_path / "connect.log") as url:
-            assert made("connect", "--remote", url) == here
+            asked = lake("connect", ("--remote", url))
+            assert asked.made() == here
+            asked.kept_up()

@@ -1,6 +1,6 @@
 """kill -9 at random moments of a load: every offset is loaded exactly once.
 
-The long version is Shows 2 of the issue.
+The long version, on a cluster, is test_cluster_kills.py.
 """
 
 import os
@@ -57,41 +57,24 @@ def must_hold_everything_once(load: KilledLoad, records: int) -> None:
         assert pa.compute.count_distinct(table.column("key")).as_py() == each
 
 
-def kill_until_loaded(load: KilledLoad, records: int, kills: int, commits_max: int) -> None:
-    generator = seeded()
-    for done in range(kills):
-        load.start()
-        assert load.kill(generator, commits_max), (
-            f"the load was over before kill {done + 1} of {kills}: load more records"
-        )
-    load.start()
-    told = load.finish()
-    assert [one["error"] for one in told] == ["", ""]
-    must_hold_everything_once(load, records)
-
-
 def test_a_load_that_is_killed_again_and_again(stack: Stack) -> None:
     instance = stack.create_instance("kills")
     records = 40_000
     fill(Topics(instance["bootstrap_servers"]), records, 80)
-    kill_until_loaded(KilledLoad(stack, instance, rows_per_batch=4_000), records, kills=3, commits_max=2)
+    load = KilledLoad(stack, instance, rows_per_batch=4_000)
+    generator = seeded()
+    for _ in range(3):
+        load.start()
+        assert load.kill(generator, commits_max=2), "the load was over before it was killed: load more"
+    load.start()
+    assert [one["error"] for one in load.finish()] == ["", ""]
+    must_hold_everything_once(load, records)
 
 
 @pytest.fixture
 def own_stack(tmp_path: Path) -> Iterator[Stack]:
     with running_stack(tmp_path / "data") as running:
         yield running
-
-
-@pytest.mark.long
-@pytest.mark.timeout(7200)
-def test_two_million_records_and_twenty_kills(own_stack: Stack) -> None:
-    instance = own_stack.create_instance("kills")
-    records = 2_000_000
-    fill(Topics(instance["bootstrap_servers"]), records, 200)
-    kill_until_loaded(
-        KilledLoad(own_stack, instance, rows_per_batch=40_000), records, kills=20, commits_max=3
-    )
 
 
 @pytest.mark.long

@@ -19,6 +19,7 @@ from ctl.errors import CommandError
 from ctl.pipeline.metering import MeterSteps
 from ctl.pipeline.run import JobRun, job_run
 from pipeline.errors import PipelineError
+from pipeline.spark_at import SparkAt
 
 
 @pytest.fixture
@@ -76,6 +77,20 @@ def test_failures_are_sentences(
         raise failure
     assert told[-1].state is JobState.FAILED
     assert told[-1].error.startswith(sentence)
+
+
+def test_a_job_that_needs_its_own_driver_asks_no_server(told: list[JobStatus], tmp_path: Path) -> None:
+    server = SparkAt("sc://127.0.0.1:1")
+    with (
+        pytest.raises(CommandError, match="--master instead of --remote"),
+        job_run("mirror", "", tmp_path, spark_at=server) as run,
+    ):
+        _ = run.spark
+    with (
+        pytest.raises(CommandError, match=r"no Spark Connect server is at 127\.0\.0\.1:1"),
+        job_run("load", "", tmp_path, spark_at=server, by_connect=True) as run,
+    ):
+        _ = run.spark
 
 
 def test_a_mistake_of_ours_keeps_its_traceback(told: list[JobStatus], tmp_path: Path) -> None:
