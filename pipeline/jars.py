@@ -1,4 +1,4 @@
-"""Spark's Kafka connector, Delta Lake and S3: pinned lists, fetched once by the Ivy inside PySpark.
+"""Spark's Kafka connector, Delta Lake and S3: pinned lists, fetched once from Maven Central.
 
 The lists are not transitive: all else that these need is among PySpark's own jars.
 """
@@ -6,18 +6,18 @@ The lists are not transitive: all else that these need is among PySpark's own ja
 import fcntl
 import hashlib
 import os
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
-from xml.sax.saxutils import quoteattr
+
+import httpx
 
 from pipeline.errors import PipelineError
-from pipeline.java import find_java, package_dir
+from runtime.trusted import authorities
 
-_FETCH_TIMEOUT_S: Final = 300
+_FETCH_TIMEOUT_S: Final = 60.0
+"""Without a byte."""
+_CENTRAL: Final = "https://repo1.maven.org/maven2"
 
 
 class Jar(NamedTuple):
@@ -30,8 +30,13 @@ class Jar(NamedTuple):
 
     @property
     def file_name(self) -> str:
-        """The file name that Ivy gives it."""
+        """Its own."""
         return f"{self.artifact}-{self.version}.jar"
+
+    @property
+    def url(self) -> str:
+        """Where everybody gets it."""
+        return f"{_CENTRAL}/{self.group.replace('.', '/')}/{self.artifact}/{self.version}/{self.file_name}"
 
 
 def _pinned(name: str) -> tuple[Jar, ...]:
@@ -43,11 +48,6 @@ def _pinned(name: str) -> tuple[Jar, ...]:
 
 JARS: Final = _pinned("spark_jars.lock")
 S3_JARS: Final = _pinned("s3_jars.lock")
-
-_SETTINGS: Final = (
-    '<ivysettings><settings defaultResolver="central"/>'
-    '<resolvers><ibiblio name="central" m2compatible="true"/></resolvers></ivysettings>'
-)
 
 
 def cache_dir() -> Path:
@@ -86,38 +86,15 @@ def fault(jar: Jar, library: Path) -> str | None:
 
 
 def _fetch(library: Path, jars: Sequence[Jar]) -> None:
-    pyspark = package_dir("pyspark")
-    ivy = sorted((pyspark / "jars").glob("ivy-*.jar")) if pyspark is not None else []
-    if not ivy:
-        raise PipelineError("pyspark, which this runs on, is not installed: it is in portico[pipeline]")
-    with tempfile.TemporaryDirectory(dir=library.parent) as name:
-        scratch = Path(name)
-        (scratch / "settings.xml").write_text(_SETTINGS)
-        (scratch / "ivy.xml").write_text(_module(jars))
-        command = [str(find_java()), "-jar", str(ivy[-1]), "-settings", "settings.xml", "-ivy", "ivy.xml"]
-        command += ["-cache", "cache", "-retrieve", "lib/[artifact]-[revision].[ext]"]
-        try:
-            told = subprocess.run(
-                command, cwd=scratch, capture_output=True, text=True, timeout=_FETCH_TIMEOUT_S, check=False
-            )
-        except subprocess.TimeoutExpired:
-            raise PipelineError("the jars could not be fetched: is Maven Central reachable?") from None
-        for path in (scratch / "lib").glob("*.jar"):
-            shutil.move(path, library / path.name)
-        if told.returncode != 0:
-            lines = [line.strip() for line in told.stdout.splitlines() if "WARN" in line or "ERROR" in line]
-            reason = "; ".join(lines[-3:]) or told.stderr.strip()[-300:]
-            raise PipelineError(f"the jars could not be fetched ({reason}): is Maven Central reachable?")
-
-
-def _module(jars: Sequence[Jar]) -> str:
-    wanted = "".join(
-        f"<dependency org={quoteattr(jar.group)} name={quoteattr(jar.artifact)} rev={quoteattr(jar.version)} "
-        'transitive="false"/>'
-        for jar in jars
-    )
-    return (
-        '<ivy-module version="2.0"><info organisation="portico" module="jars"/>'
-        '<configurations><conf name="default"/></configurations>'
-        f'<dependencies defaultconf="default->master">{wanted}</dependencies></ivy-module>'
-    )
+    """Raises: PipelineError."""
+    try:
+        with httpx.Client(timeout=_FETCH_TIMEOUT_S, verify=authorities(), follow_redirects=True) as central:
+            for jar in jars:
+                if fault(jar, library):
+                    draft = library / f".{jar.file_name}"
+                    draft.write_bytes(central.get(jar.url).raise_for_status().content)
+                    draft.replace(library / jar.file_name)
+    except httpx.HTTPError as error:
+        raise PipelineError(
+            f"the jars could not be fetched ({error or type(error).__name__}): is Maven Central reachable?"
+        ) from error

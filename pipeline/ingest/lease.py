@@ -105,7 +105,7 @@ class _StoreLease:
         try:
             while not self._write(self._free_state()):
                 if time.monotonic() >= deadline:
-                    raise _leased(self._path.parent, self._other())
+                    raise _leased(self._path.parent, self._said().holder)
                 time.sleep(_STORE_RETRY_S)
         except BaseError as error:
             raise StoreError(f"table {self._path.parent}: {store_fault(error)}") from error
@@ -120,7 +120,7 @@ class _StoreLease:
         self._ended.set()
         self._thread.join()
         try:
-            if self.is_ours() and self._other_token() == self._token:
+            if self.is_ours() and self._said().token == self._token:
                 self._path.unlink()
         except (BaseError, OSError):
             return  # it runs out by itself
@@ -144,7 +144,7 @@ class _StoreLease:
         self._renewed += 1
         data = msgspec.json.encode(_Holding(self._holder, self._token, self._renewed))
         told = put_if(self._path, data, e_tag)
-        if told is None and self._other_token() == self._token:  # the store took it, and its answer was lost
+        if told is None and self._said().token == self._token:  # the store took it, and its answer was lost
             found = written(self._path)
             told = None if found is None else found.e_tag
         if told is None:
@@ -161,19 +161,11 @@ class _StoreLease:
             except (BaseError, OSError):
                 continue  # until it runs out
 
-    def _said(self) -> _Holding | None:
+    def _said(self) -> _Holding:
         try:
             return msgspec.json.decode(read_bytes(self._path), type=_Holding)
         except (FileNotFoundError, msgspec.DecodeError):
-            return None
-
-    def _other(self) -> str:
-        said = self._said()
-        return "another process" if said is None else said.holder
-
-    def _other_token(self) -> str:
-        said = self._said()
-        return "" if said is None else said.token
+            return _Holding("another process", "", 0)
 
 
 def _locked(lock: IO[str]) -> bool:

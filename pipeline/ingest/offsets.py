@@ -2,6 +2,7 @@
 
 import socket
 import time
+from base64 import urlsafe_b64decode
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any, Final, NamedTuple, TypeVar
@@ -46,6 +47,7 @@ class Topic(NamedTuple):
 
     name: str
     id: str
+    """In hexadecimal digits, as a path wants it; Kafka's own text is base64."""
     partitions: tuple[int, ...]
 
 
@@ -87,7 +89,11 @@ class SourceOffsets:
             return {}
         futures = self._call(self._admin.describe_topics, TopicCollection(wanted))
         return {
-            name: Topic(name, _hex(told.topic_id), tuple(sorted(one.id for one in told.partitions)))
+            name: Topic(
+                name,
+                urlsafe_b64decode(f"{told.topic_id}==").hex(),
+                tuple(sorted(one.id for one in told.partitions)),
+            )
             for name, told in self._answers(futures)
         }
 
@@ -180,10 +186,3 @@ def _fault(address: str, settings: Mapping[str, str]) -> str | None:
         return _CLOSED
     except (OSError, ValueError) as error:
         return f"no connection ({error}): is the instance running, and is this its address?"
-
-
-def _hex(topic_id: Any) -> str:
-    """Kafka's own text of a topic id is base64 with `-` and `_`; a path wants hexadecimal digits."""
-    high = int(topic_id.get_most_significant_bits()) & (2**64 - 1)
-    low = int(topic_id.get_least_significant_bits()) & (2**64 - 1)
-    return f"{high:016x}{low:016x}"
