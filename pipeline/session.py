@@ -75,7 +75,9 @@ def spark_session(
     if at.is_connect:
         return _connected(at, tasks_archive(scratch))
     if at.url == SUBMITTED:
-        return SparkSession.builder.getOrCreate()
+        session = SparkSession.builder.getOrCreate()
+        session.sparkContext.addPyFile(str(tasks_archive(scratch)))
+        return session
     is_stored = isinstance(lake, StorePath)
     jars = ensure_jars(say, (*JARS, *S3_JARS) if is_stored else JARS)
     os.environ.update(spark_environment(at))

@@ -26,15 +26,15 @@ class Files(NamedTuple):
 
     entry: Path
     """The program that the driver runs."""
-    packages: Path
-    """Ours, for executors."""
     jars: tuple[Path, ...]
 
 
 def submission(
     job: Sequence[str], at: SparkAt, mode: DeployMode, files: Files, settings: Mapping[str, str]
 ) -> list[str]:
-    """Arguments of spark-submit for `portico pipeline JOB`.
+    """Arguments of spark-submit for `portico pipeline JOB`, whose driver sends our packages to executors.
+
+    Not by --py-files: the driver would import them from there as well, without the data that they have.
 
     A driver on a machine of the cluster, and executors in Kubernetes, are of our image or of one like it:
     what they need is there, by the same paths.
@@ -51,8 +51,6 @@ def submission(
     options += [part for name, value in chosen.items() for part in ("--conf", f"{name}={value}")]
     if job[0] == CONNECT:
         return [*options, "--class", _SERVER, _BY_ITSELF]
-    if not is_image:
-        options += ["--py-files", str(files.packages)]
     return [*options, f"{scheme}{files.entry}", *job]
 
 

@@ -34,7 +34,7 @@ def submit(
 ) -> None:
     """Run a job by Spark's spark-submit: options of `submit` first, then the job with its own."""
     from pipeline.jars import JARS, S3_JARS, ensure_jars
-    from pipeline.session import s3_settings, settings_of, spark_environment, tasks_archive
+    from pipeline.session import s3_settings, settings_of, spark_environment
 
     at = spark_at(master, spark_conf)
     home = package_dir("pyspark")
@@ -44,7 +44,7 @@ def submit(
         jars = ensure_jars(say, (*JARS, *S3_JARS))
         scratch = PipelineLayout(data_dir.resolve()).scratch
         scratch.mkdir(parents=True, exist_ok=True)
-        files = Files(Path(submitted.__file__), tasks_archive(scratch), tuple(jars))
+        files = Files(Path(submitted.__file__), tuple(jars))
         settings = settings_of(at, scratch, jars) | s3_settings(os.environ)
         environment = spark_environment(at)
     if job[0] == CONNECT:
