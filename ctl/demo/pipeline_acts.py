@@ -160,7 +160,7 @@ def streams(demo: Demo) -> Iterator[Seen]:
         run_activity(run.spark, source, run.layout, lambda name: run.part(f"activity-{name}", demo.name))
         ranking = _ranking(run, demo)
         sources = _abusive_sources(run, demo)
-        demo.pictures = report(run.spark, run.layout, demo.instance["id"])
+        demo.pictures = report(run.layout, demo.instance["id"])
     yield Seen("most viewed pages", ", ".join(f"{page} {views:,}" for page, views in ranking))
     attackers = {attack.source for attack in demo.truth.attacks}
     yield Seen(

@@ -1,22 +1,74 @@
-"""What the daily report says, read from the tables of results: small frames and totals."""
+"""What the daily report says, read from the tables of results without Spark: small frames and totals."""
 
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
 
+import duckdb
 import pandas as pd
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+from deltalake import DeltaTable
 
-from pipeline.activity import abuse, ops, views
-from pipeline.activity.feed import FEED
-from pipeline.activity.ranges import MINUTE, MINUTE_US, at, bounds, floor
-from pipeline.activity.result_tables import ActivityTables
+from pipeline.activity.ranges import MINUTE, MINUTE_US, floor
 from pipeline.errors import PipelineError
+from pipeline.layout import PipelineLayout
+from pipeline.metering.engine import engine
+from pipeline.table_rows import dataset
 
 DAY_US: Final = 24 * 60 * MINUTE_US
-PAGES: Final = 12
-JOBS: Final = ("views", "feed", "abuse", "ops")
-_TABLES: Final = ((views.VIEWS_MINUTE, "minute"), (ops.OPS_MINUTE, "minute"), ("abuse_events", "ts"))
+_PAGES: Final = 12
+_DEAD: Final = tuple(f"{job}_dead_letters" for job in ("views", "feed", "abuse", "ops"))
+_TIMES: Final = {
+    "views_minute": "minute",
+    "views_late": "minute",
+    "views_sessions": "started",
+    "abuse_events": "ts",
+    "abuse_alerts": "window_start",
+    "ops_minute": "minute",
+    "ops_alerts": "opened_at",
+}
+"""The column that says to which day a row belongs; feeds and dead letters are of no day."""
+
+
+class _Asked(NamedTuple):
+    name: str
+    table: str
+    sql: str
+    """Over `day`, the table's rows of the day; of a total the value alone."""
+
+
+_TOTALS: Final = (
+    _Asked("page views", "views_minute", "sum(views)"),
+    _Asked("page views that came too late", "views_late", "sum(views)"),
+    _Asked("sessions", "views_sessions", "count(*)"),
+    _Asked("visitors", "views_sessions", 'count(DISTINCT "user")'),
+    _Asked("mean session (s)", "views_sessions", "round(avg(epoch_ms(ended) - epoch_ms(started)) / 1000)"),
+    _Asked("users with a feed", "feed", 'count(DISTINCT "user")'),
+    _Asked("feed entries", "feed", "count(*)"),
+    _Asked("log-ins tried", "abuse_events", "count(*)"),
+    _Asked("log-ins failed", "abuse_events", "count_if(NOT ok)"),
+    _Asked("abuse alerts", "abuse_alerts", "count(*)"),
+    _Asked("requests to services", "ops_minute", "sum(requests)"),
+    _Asked("incidents", "ops_alerts", "count(*)"),
+    *(_Asked("dead letters", table, "count(*)") for table in _DEAD),
+)
+
+
+_FRAMES: Final = (
+    _Asked(
+        "views",
+        "views_minute",
+        "SELECT minute, sum(views)::BIGINT AS views FROM day GROUP BY minute ORDER BY minute",
+    ),
+    _Asked(
+        "pages",
+        "views_minute",
+        "SELECT page, sum(views)::BIGINT AS views FROM day GROUP BY page "
+        f"ORDER BY views DESC, page LIMIT {_PAGES}",
+    ),
+    _Asked("alerts", "abuse_alerts", "FROM day ORDER BY window_start, rule, source"),
+    _Asked("minutes", "ops_minute", "FROM day ORDER BY service, minute"),
+    _Asked("incidents", "ops_alerts", "FROM day ORDER BY opened_at, rule"),
+)
 
 
 @dataclass
@@ -30,7 +82,7 @@ class Figures:
     pages: pd.DataFrame = field(default_factory=pd.DataFrame)
     """page, views: the most viewed ones."""
     alerts: pd.DataFrame = field(default_factory=pd.DataFrame)
-    """rule, source, window_start, attempts, threshold."""
+    """rule, source, window_start, window_end, attempts, threshold."""
     minutes: pd.DataFrame = field(default_factory=pd.DataFrame)
     """service, minute, requests, errors, error_rate, p50_ms, p99_ms."""
     incidents: pd.DataFrame = field(default_factory=pd.DataFrame)
@@ -44,89 +96,48 @@ class Figures:
         return self.start_us + DAY_US
 
 
-def read_figures(tables: ActivityTables, start_us: int | None = None) -> Figures:
+def read_figures(layout: PipelineLayout, instance_id: str, start_us: int | None = None) -> Figures:
     """The day from `start_us` on, by default the last 24 hours of activity. Raises: PipelineError."""
-    found = Figures(_last_day(tables) if start_us is None else start_us)
-    _read_views(tables, found)
-    _read_feed(tables, found)
-    _read_abuse(tables, found)
-    _read_ops(tables, found)
-    dead = [rows for job in JOBS if (rows := tables.read(f"{job}_dead_letters")) is not None]
-    if dead:
-        every = dead[0]
-        for other in dead[1:]:
-            every = every.unionByName(other)
-        counted = every.groupBy("topic", "error").agg(F.count("*").alias("records"))
-        found.errors = counted.orderBy(F.desc("records"), "topic", "error").toPandas()
-        found.totals["dead letters"] = int(found.errors["records"].sum())
-    return found
+    root = layout.root / "activity" / instance_id
+    tables = [name for name in (*_TIMES, "feed", *_DEAD) if DeltaTable.is_deltatable(str(root / name))]
+    with engine(layout) as database:
+        for name in tables:
+            database.register(name, dataset(DeltaTable(str(root / name))))
+        found = Figures(_last_day_us(database, tables) if start_us is None else start_us)
+        for name, table, sql in _TOTALS:
+            if table in tables:
+                [number] = _day(database, f"SELECT {sql} FROM day", table, found).iloc[0]
+                found.totals[name] = found.totals.get(name, 0) + (0 if pd.isna(number) else int(number))
+        frames = {name: _day(database, sql, table, found) for name, table, sql in _FRAMES if table in tables}
+        if dead := [f"SELECT topic, error FROM {table}" for table in _DEAD if table in tables]:
+            frames["errors"] = database.execute(
+                f"SELECT topic, error, count(*) AS records FROM ({' UNION ALL '.join(dead)}) "
+                "GROUP BY ALL ORDER BY records DESC, topic, error"
+            ).df()
+    return replace(found, **frames)
 
 
-def _last_day(tables: ActivityTables) -> int:
-    ends = [
-        reach[1]
-        for name, column in _TABLES
-        if (rows := tables.read(name)) is not None and (reach := bounds(rows, column)) is not None
+def _last_day_us(database: duckdb.DuckDBPyConnection, tables: Collection[str]) -> int:
+    told = [
+        f"SELECT max(epoch_us({_TIMES[table]})) AS moment FROM {table}"
+        for table in ("views_minute", "ops_minute", "abuse_events")
+        if table in tables
     ]
-    if not ends:
+    row = (
+        database.execute(f"SELECT max(moment) FROM ({' UNION ALL '.join(told)})").fetchone() if told else None
+    )
+    if row is None or row[0] is None:
         raise PipelineError("there is no activity to report: start with `portico pipeline activity run`")
-    return floor(max(ends), MINUTE) + MINUTE_US - DAY_US
+    return floor(row[0], MINUTE) + MINUTE_US - DAY_US
 
 
-def _of_day(rows: DataFrame, column: str, found: Figures) -> DataFrame:
-    return rows.where(f"{column} >= {at(found.start_us)} and {column} < {at(found.end_us)}")
-
-
-def _read_views(tables: ActivityTables, found: Figures) -> None:
-    minutes, sessions = tables.read(views.VIEWS_MINUTE), tables.read(views.VIEWS_SESSIONS)
-    if minutes is None:
-        return
-    of_day = _of_day(minutes, "minute", found)
-    found.views = of_day.groupBy("minute").agg(F.sum("views").alias("views")).orderBy("minute").toPandas()
-    by_page = of_day.groupBy("page").agg(F.sum("views").alias("views"))
-    found.pages = by_page.orderBy(F.desc("views"), "page").limit(PAGES).toPandas()
-    found.totals["page views"] = int(found.views["views"].sum())
-    late = tables.read(views.VIEWS_LATE)
-    if late is not None:
-        [row] = _of_day(late, "minute", found).agg(F.sum("views").alias("views")).collect()
-        found.totals["page views that came too late"] = row.views or 0
-    if sessions is not None:
-        of_day = _of_day(sessions, "started", found)
-        length = F.unix_millis("ended") - F.unix_millis("started")
-        [row] = of_day.agg(
-            F.count("*").alias("sessions"),
-            F.countDistinct("user").alias("users"),
-            F.round(F.avg(length) / 1000).cast("long").alias("length"),
-        ).collect()
-        found.totals |= {"sessions": row.sessions, "visitors": row.users}
-        found.totals["mean session (s)"] = row.length or 0
-
-
-def _read_feed(tables: ActivityTables, found: Figures) -> None:
-    feed = tables.read(FEED)
-    if feed is not None:
-        [row] = feed.agg(F.countDistinct("user").alias("users"), F.count("*").alias("entries")).collect()
-        found.totals |= {"users with a feed": row.users, "feed entries": row.entries}
-
-
-def _read_abuse(tables: ActivityTables, found: Figures) -> None:
-    logins, alerts = tables.read("abuse_events"), tables.read(abuse.TABLE)
-    if logins is not None:
-        of_day = _of_day(logins, "ts", found)
-        [row] = of_day.agg(F.count("*").alias("logins"), F.count_if(~F.col("ok")).alias("failed")).collect()
-        found.totals |= {"log-ins tried": row.logins, "log-ins failed": row.failed}
-    if alerts is not None:
-        found.alerts = (
-            _of_day(alerts, "window_start", found).orderBy("window_start", "rule", "source").toPandas()
+def _day(database: duckdb.DuckDBPyConnection, sql: str, table: str, of: Figures) -> pd.DataFrame:
+    where = ""
+    if column := _TIMES.get(table):
+        where = (
+            f"WHERE {column} >= make_timestamptz({of.start_us}) AND {column} < make_timestamptz({of.end_us})"
         )
-        found.totals["abuse alerts"] = len(found.alerts)
-
-
-def _read_ops(tables: ActivityTables, found: Figures) -> None:
-    minutes, incidents = tables.read(ops.OPS_MINUTE), tables.read(ops.OPS_INCIDENTS)
-    if minutes is not None:
-        found.minutes = _of_day(minutes, "minute", found).orderBy("service", "minute").toPandas()
-        found.totals["requests to services"] = int(found.minutes["requests"].sum())
-    if incidents is not None:
-        found.incidents = _of_day(incidents, "opened_at", found).orderBy("opened_at", "rule").toPandas()
-        found.totals["incidents"] = len(found.incidents)
+    found = database.execute(f"WITH day AS (FROM {table} {where}) {sql}").df()
+    for column in found.select_dtypes("datetimetz"):
+        found[column] = found[column].dt.tz_convert(None)
+    return found

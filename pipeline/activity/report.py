@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pandas as pd
-from pyspark.sql import SparkSession
+from markdown_it import MarkdownIt
 
 from pipeline.activity import pictures
 from pipeline.activity.figures import Figures, read_figures
 from pipeline.activity.ranges import SECOND_US
-from pipeline.activity.result_tables import ActivityTables
 from pipeline.layout import PipelineLayout
 
 _ROWS_MAX: Final = 25
@@ -35,14 +34,12 @@ class Section(NamedTuple):
     empty: str = "Nothing."
 
 
-def report(
-    spark: SparkSession, layout: PipelineLayout, instance_id: str, start_us: int | None = None
-) -> list[Path]:
+def report(layout: PipelineLayout, instance_id: str, start_us: int | None = None) -> list[Path]:
     """Write the report of a day, by default the last 24 hours of activity; the text first, then its pictures.
 
     Raises: PipelineError when there is no activity.
     """
-    found = read_figures(ActivityTables(spark, layout, instance_id), start_us)
+    found = read_figures(layout, instance_id, start_us)
     folder = layout.reports / f"activity-{instance_id}"
     folder.mkdir(parents=True, exist_ok=True)
     sections = _sections(found, folder)
@@ -124,7 +121,7 @@ def _incidents(incidents: pd.DataFrame) -> list[tuple[str, ...]]:
 
 def as_markdown(title: str, period: str, sections: Sequence[Section]) -> str:
     """The report for a terminal or a repository."""
-    lines = [f"# {title}", "", period, ""]
+    lines = [f"# {_markdown_cell(title)}", "", period, ""]
     for section in sections:
         lines += [f"## {section.title}", ""]
         if section.picture is not None:
@@ -149,27 +146,13 @@ def _markdown_cell(text: str) -> str:
 
 def as_html(title: str, period: str, sections: Sequence[Section]) -> str:
     """The report for a browser, beside its pictures."""
-    parts = [f"<h1>{html.escape(title)}</h1><p>{html.escape(period)}</p>"]
-    for section in sections:
-        parts.append(f"<h2>{html.escape(section.title)}</h2>")
-        if section.picture is not None:
-            parts.append(
-                f'<img src="{html.escape(section.picture.name)}" alt="{html.escape(section.title)}">'
-            )
-        if section.columns:
-            parts.append(_html_table(section))
+    body = (
+        MarkdownIt("commonmark", {"html": False}).enable("table").render(as_markdown(title, period, sections))
+    )
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{html.escape(title)}</title>'
-        f"<style>{_STYLE}</style><body>{''.join(parts)}</body></html>"
+        f"<style>{_STYLE}</style><body>{body}</body></html>"
     )
-
-
-def _html_table(section: Section) -> str:
-    if not section.rows:
-        return f"<p>{html.escape(section.empty)}</p>"
-    head = "".join(f"<th>{html.escape(column)}</th>" for column in section.columns)
-    rows = ("".join(f"<td>{html.escape(_short(cell))}</td>" for cell in row) for row in section.rows)
-    return f"<table><tr>{head}</tr>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
 
 
 def _short(text: str) -> str:

@@ -132,7 +132,7 @@ def check_first_run(
     assert sent.incident.service in error_rate
     assert abs(opened_ms - sent.incident.start_ms) <= 10 * 60_000
     assert abs(resolved_ms - sent.incident.end_ms) <= 20 * 60_000
-    paths = report(spark, layout, source.instance_id)
+    paths = report(layout, source.instance_id)
     assert sorted(path.suffix for path in paths) == [".html", ".md", *[".png"] * 4]
     assert all(path.stat().st_size > 500 for path in paths)
     assert f"{sent.events['page_views']:,}" in paths[0].read_text()

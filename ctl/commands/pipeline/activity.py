@@ -144,7 +144,7 @@ def report(
         from pipeline.activity.report import report as write
 
         instance_id = str(run.instance(instance)["id"])
-        paths = write(run.spark, run.layout, instance_id, None if start is None else start * 1000)
+        paths = write(run.layout, instance_id, None if start is None else start * 1000)
     return in_facts([str(path) for path in paths], ((path.suffix.removeprefix("."), path) for path in paths))
 
 
