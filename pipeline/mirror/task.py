@@ -1,12 +1,15 @@
-"""What a Spark task does: mirror one partition, in order, from where it really is to where it may stop."""
+"""What a task does: mirror one partition, in order, from where it really is to where it may stop."""
 
 import logging
 import time
-from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
+from confluent_kafka import KafkaException
+
+from pipeline.mirror.clients import PartitionReader, UnitWriter
 from pipeline.mirror.cluster import EARLIEST, LATEST, Cluster
-from pipeline.mirror.planning.errors import Fenced, KafkaError, Paused, Stopped, TooLarge, Unreachable
+from pipeline.mirror.planning import lineage
+from pipeline.mirror.planning.errors import Fenced, Paused, Stopped, TooLarge, Unreachable
 from pipeline.mirror.planning.progress import (
     PROGRESS_PARTITION,
     PROGRESS_TOPIC,
@@ -15,41 +18,33 @@ from pipeline.mirror.planning.progress import (
     Progress,
     progress_records,
 )
-from pipeline.mirror.planning.rebatch import Draft, Rebatcher
 from pipeline.mirror.planning.units import Outcome, Plan, State
-from pipeline.mirror.read_progress import catch_up
-from pipeline.mirror.source import Fetched, OutOfRange, PartitionReader, committed_batches, payload_of
-from pipeline.mirror.tail import mirrored_in_tail
-from pipeline.mirror.writers import LeasedWriter, TransactionalWriter
+from pipeline.mirror.read_progress import ProgressReader
 
 _log: Final = logging.getLogger(__name__)
 _TRANSACTION_BYTES: Final = 48 * 1024 * 1024
 _TRANSACTION_S: Final = 2.0
-_BATCH_BYTES: Final = 1024 * 1024
-"""Larger batches bring nothing; smaller ones where the target takes no more."""
+_BATCH_HEAD_BYTES: Final = 61
+_NUMBERS_BYTES_MAX: Final = 40
+"""All varints of a record but those of its headers, and the digits of an offset."""
+_HEADER_NUMBERS_BYTES_MAX: Final = 10
+_STATES: Final = {
+    Paused: State.PAUSED,
+    TooLarge: State.PAUSED,
+    Fenced: State.FENCED,
+    Stopped: State.STOPPED,
+    Unreachable: State.RETRY,
+}
 
 
 def mirror_partition(plan: Plan) -> Outcome:
     """Mirror what a plan says. Whatever happens becomes an outcome: other partitions go on."""
-    source, target = Cluster(plan.source_bootstrap), Cluster(plan.target_bootstrap)
-    copier = _Copier(plan, source, target)
-    state, sentence = State.DONE, ""
+    copier = _Copier(plan, Cluster(plan.source_address, "source"), Cluster(plan.target_address, "target"))
     try:
         copier.run()
-    except Paused as error:
-        state, sentence = State.PAUSED, str(error)
-    except KafkaError as error:
-        state, sentence = State.PAUSED, error.sentence
-    except Fenced as error:
-        state, sentence = State.FENCED, str(error)
-    except Stopped as error:
-        state, sentence = State.STOPPED, str(error)
-    except Unreachable as error:
-        state, sentence = State.RETRY, str(error)
-    finally:
-        source.close()
-        target.close()
-    return copier.outcome(state, sentence)
+    except tuple(_STATES) as error:
+        return copier.outcome(_STATES[type(error)], str(error))
+    return copier.outcome(State.DONE, "")
 
 
 class _Copier:
@@ -59,17 +54,19 @@ class _Copier:
         self._plan = plan
         self._source = source
         self._target = target
+        self._place = (plan.unit.target_topic, plan.unit.partition)
         self._position = plan.position
         self._target_position = plan.target_position
         self._timestamp_ms = -1
-        self._rebatcher = Rebatcher(
-            plan.unit.lineage, plan.target_id, min(plan.batch_bytes_max, _BATCH_BYTES)
-        )
-        self._records = self._bytes = self._lost = 0
+        self._lineage = plan.unit.lineage
+        room = _BATCH_HEAD_BYTES + _NUMBERS_BYTES_MAX + len(lineage.HEADER) + len(self._lineage)
+        self._overhead_bytes = room + _HEADER_NUMBERS_BYTES_MAX
+        self._records = self._bytes = self._filtered = self._lost = 0
         self._first_offset = -1
+        """The first source offset of the open transaction."""
         self._began = 0.0
-        """When the open transaction began."""
         self._pending_bytes = self._pending_records = 0
+        self._newest_ms = -1
         self._drained = False
 
     def outcome(self, state: str, sentence: str) -> Outcome:
@@ -82,7 +79,7 @@ class _Copier:
             self._target_position,
             self._records,
             self._bytes,
-            self._rebatcher.filtered,
+            self._filtered,
             self._lost,
             self._timestamp_ms,
             self._drained,
@@ -90,34 +87,27 @@ class _Copier:
 
     def run(self) -> None:
         """Take the partition over, find out where it is, go on from there."""
-        self._writer = self._take_over()
+        plan = self._plan
+        self._writer = UnitWriter(plan.target_address, plan.unit.key, plan.batch_bytes_max, plan.codec)
+        self._resume()
         reader = self._reader()
         try:
             self._copy(reader)
-        except (Paused, KafkaError):
+        except (Paused, Stopped):
             self._give_up()
             raise
         finally:
             reader.close()
 
-    def _take_over(self) -> TransactionalWriter | LeasedWriter:
-        unit = self._plan.unit
-        data, noted = (unit.target_topic, unit.partition), (PROGRESS_TOPIC, PROGRESS_PARTITION)
-        if self._plan.transactional:
-            writer = TransactionalWriter(self._target, unit.key, data, noted)
-            self._resume()
-            return writer
-        self._resume()
-        self._position, self._target_position = mirrored_in_tail(
-            self._target, unit, self._position, self._target_position
-        )
-        return LeasedWriter(self._target, data, noted, self._plan.lease_until_ms)
-
     def _resume(self) -> None:
         """Read what was committed since the driver planned: perhaps by an earlier attempt of this task."""
         progress = Progress()
         progress.next_offset = self._plan.progress_from
-        catch_up(self._target, progress, wait=True)
+        reader = ProgressReader(self._target, progress)
+        try:
+            reader.catch_up(wait=True)
+        finally:
+            reader.close()
         found = progress.positions.get(self._plan.unit.key)
         if found is not None and found.target_topic_id == self._plan.target_topic_id:
             self._position, self._target_position = found.position, found.target_position
@@ -126,12 +116,10 @@ class _Copier:
     def _reader(self) -> PartitionReader:
         """Raises: Stopped where the source is not what was mirrored, or has lost what was not."""
         unit = self._plan.unit
-        topic = self._source.topic(unit.topic)
-        if topic is None or topic.topic_id != unit.topic_id:
-            raise Stopped(source_changed(unit.topic, exists=topic is not None))
-        wanted = [unit.partition]
-        start = self._source.offsets(topic, EARLIEST, committed=True, partitions=wanted)[unit.partition]
-        end = self._source.offsets(topic, LATEST, committed=False, partitions=wanted)[unit.partition]
+        self._check_source()
+        place = (unit.topic, unit.partition)
+        start = self._source.offset(place, EARLIEST, committed=True)
+        end = self._source.offset(place, LATEST, committed=False)
         if self._position > end:
             raise Unreachable(f"{unit} ends at {end} at the source, but was mirrored up to {self._position}")
         if 0 <= self._position < start:
@@ -142,68 +130,113 @@ class _Copier:
                 )
             self._lost = start - self._position
         self._position = max(self._position, start)
-        return PartitionReader(self._source, unit.topic, unit.partition, self._position)
+        return PartitionReader(self._plan.source_address, *place, self._position)
 
     def _copy(self, reader: PartitionReader) -> None:
-        read_to = self._position
         until = time.monotonic() + self._plan.work_ms / 1000
-        while read_to < self._plan.end and time.monotonic() < until:
-            fetched = _read(reader)
-            if fetched.next_offset < self._plan.end:
-                reader.ask()
-            self._write(fetched, read_to)
-            read_to = fetched.next_offset
-            if fetched.is_empty:
+        while reader.position < self._plan.end and time.monotonic() < until:
+            if records := reader.read():
+                self._write(records)
+                self._writer.serve()
+            elif reader.is_silent:
+                if reader.fault:
+                    raise Unreachable(reader.fault)
+                self._check_source()  # it answers, so there is nothing more to read
                 self._drained = True
                 break
-        self._commit(read_to)
+            self._commit_if_full(reader.position)
+        self._commit(reader.position)
 
-    def _write(self, fetched: Fetched, from_offset: int) -> None:
-        for at, header in committed_batches(fetched.part):
-            payload = payload_of(fetched.part, at, header)
-            self._append_all(self._rebatcher.add(header, *payload, from_offset))
-
-    def _append_all(self, drafts: Iterator[Draft]) -> None:
-        try:
-            for draft in drafts:
-                self._append(draft)
-        except ValueError as error:
-            raise Paused(str(error)) from error
-
-    def _append(self, draft: Draft) -> None:
+    def _commit_if_full(self, position: int) -> None:
         old = time.monotonic() - self._began > _TRANSACTION_S
         if self._pending_records and (old or self._pending_bytes >= _TRANSACTION_BYTES):
-            self._commit_written(draft.first_offset)
+            self._commit(position)
+
+    def _write(self, messages: list[Any]) -> None:
+        """Put records into the open transaction. This loop is what a mirror's time goes to."""
+        topic, partition = self._place
+        produce, prefix = self._writer.produce, self._lineage
+        returned = self._plan.target_id.encode() + b"/"
+        single_bytes_max = self._plan.batch_bytes_max - self._overhead_bytes
+        offset = messages[0].offset()
+        self._begin(offset)
+        try:
+            for message in messages:
+                offset, key, value = message.offset(), message.key(), message.value()
+                size = (0 if value is None else len(value)) + (0 if key is None else len(key))
+                origin = (lineage.HEADER, prefix + b"%d" % offset)
+                headers = message.headers()
+                if headers is None:
+                    headers = [origin]
+                elif lineage.came_from(headers, returned):
+                    self._filtered += 1
+                    continue
+                else:
+                    size += sum(len(name) + len(each or b"") for name, each in headers)
+                    size += len(headers) * _HEADER_NUMBERS_BYTES_MAX
+                    headers = [*headers, origin]
+                time_ms = message.timestamp()[1] or 1  # librdkafka takes 0 for now
+                more = {"partition": partition, "timestamp": time_ms, "headers": headers}
+                if size > single_bytes_max:
+                    self._write_alone(offset, size, (topic, value, key), more)
+                    continue
+                try:
+                    produce(topic, value, key, **more)
+                except BufferError:
+                    self._writer.produce_later(topic, value, key, **more)
+                self._newest_ms = time_ms
+                self._pending_bytes += size
+                self._pending_records += 1
+        except KafkaException as error:
+            raise self._writer.failure(error) from error
+        except UnicodeDecodeError as error:
+            raise Paused(f"the record at offset {offset} has a header whose name is no UTF-8") from error
+
+    def _begin(self, offset: int) -> None:
+        self._writer.begin()
         if not self._pending_records:
             self._began = time.monotonic()
+            self._first_offset = offset
+
+    def _write_alone(self, offset: int, size: int, record: tuple[Any, ...], more: dict[str, Any]) -> None:
+        """A record that only fits if it compresses well is in a transaction of its own: if that fails, no
+        other one waits for somebody to raise the target's bound."""
+        self._commit(offset)
+        self._begin(offset)
+        self._writer.produce_later(*record, **more)
+        self._pending_bytes, self._pending_records, self._newest_ms = size, 1, more["timestamp"]
         try:
-            self._pending_bytes += self._writer.append(draft, self._plan.batch_bytes_max)
-        except TooLarge:
-            self._commit_written(draft.first_offset)
-            raise
-        self._pending_records += draft.record_count
-        self._timestamp_ms = draft.max_timestamp_ms
-        if self._first_offset < 0:
-            self._first_offset = draft.first_offset
+            self._commit(offset + 1)
+        except TooLarge as error:
+            raise Paused(
+                f"the record at offset {offset} needs a batch of {size + self._overhead_bytes} bytes, more"
+                f" when compressed than the target takes, which is {self._plan.batch_bytes_max}: raise"
+                " max.message.bytes of the target topic"
+            ) from error
+        self._begin(offset + 1)
 
     def _commit(self, position: int) -> None:
-        """Everything below a source offset has been read: write what is left of it, then the progress."""
-        self._append_all(self._rebatcher.cut())
-        self._commit_written(position)
-
-    def _commit_written(self, position: int) -> None:
+        """Everything below a source offset has been written or is not to be: that, and the progress."""
         if position <= self._position:
             return
         self._check_source()
-        written_from, written_to = self._writer.flush()
-        pair = None if written_from < 0 else Pair(self._first_offset, written_from)
-        target_position = max(self._target_position, written_to)
-        self._writer.commit(progress_records(self._progress(position, target_position), pair))
+        self._writer.begin()
+        pair, target_position = None, self._target_position
+        if self._pending_records:
+            pair = Pair(self._first_offset, max(0, target_position))
+            self._writer.flush()
+            target_position = self._target.offset(self._place, LATEST, committed=False)
+        try:
+            for key, value in progress_records(self._progress(position, target_position), pair):
+                self._writer.produce(PROGRESS_TOPIC, value, key, partition=PROGRESS_PARTITION)
+        except KafkaException as error:
+            raise self._writer.failure(error) from error
+        self._writer.commit()
         self._position, self._target_position = position, target_position
+        self._timestamp_ms = self._newest_ms if self._pending_records else self._timestamp_ms
         self._records += self._pending_records
         self._bytes += self._pending_bytes
         self._pending_records = self._pending_bytes = 0
-        self._first_offset = -1
 
     def _progress(self, position: int, target_position: int) -> Position:
         unit = self._plan.unit
@@ -217,7 +250,7 @@ class _Copier:
             target_topic_id=self._plan.target_topic_id,
             position=position,
             target_position=target_position,
-            timestamp_ms=self._timestamp_ms,
+            timestamp_ms=self._newest_ms if self._pending_records else self._timestamp_ms,
         )
 
     def _check_source(self) -> None:
@@ -229,16 +262,9 @@ class _Copier:
     def _give_up(self) -> None:
         try:
             self._writer.abort()
-        except (Unreachable, Fenced, Paused, KafkaError) as error:
+        except (Unreachable, Fenced, Paused) as error:
             # the transaction's timeout does it then; the first failure is the one to tell of
             _log.debug("aborting %s: %s", self._plan.unit, error)
-
-
-def _read(reader: PartitionReader) -> Fetched:
-    try:
-        return reader.read()
-    except OutOfRange as error:
-        raise Unreachable(f"{error}: looked at again") from error
 
 
 def source_changed(topic: str, *, exists: bool) -> str:

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.mirror.discovery import MirrorRequest
 from pipeline.mirror.job import MirrorSummary, mirror
+from pipeline.mirror.planning.address import Address
 from pipeline.progress import Silent
 from tests.integration.stack import Stack
 
@@ -129,9 +130,8 @@ class Mirrors:
         **changes: Any,
     ) -> MirrorSummary:
         """One run."""
-        request = MirrorRequest(
-            source.name, target.name, source.bootstrap, target.bootstrap, topics=topics, **changes
-        )
+        sides = {"source_address": Address(source.bootstrap), "target_address": Address(target.bootstrap)}
+        request = MirrorRequest(source.name, target.name, topics=topics, **(sides | changes))
         return mirror(lambda: self._spark, request, Silent(), self.said.append, stop)
 
 

@@ -62,13 +62,13 @@ class Load:
 class MirrorProcess:
     """`portico pipeline mirror` in a process group of its own."""
 
-    def __init__(self, stack: Stack, west: Side, east: Side, log: Path, *options: str) -> None:
+    def __init__(self, stack: Stack, west: Side, east: Side, log: Path) -> None:
         with log.open("ab") as output:
             self._process = subprocess.Popen(
                 [
                     *(sys.executable, "-m", "runtime.start", "ctl.main", "pipeline", "mirror"),
                     *(west.name, east.name, "--topic", "load", "--rename", "same", "--json"),
-                    *("--data-dir", str(stack.data_dir), *options),
+                    *("--continuous", "--data-dir", str(stack.data_dir)),
                 ],
                 cwd=ROOT,
                 stdout=subprocess.PIPE,
@@ -113,7 +113,7 @@ def restart(stack: Stack, group: str) -> None:
 
 
 def mirror_under_load(
-    stack: Stack, mirrors: Mirrors, tmp_path: Path, lives: int, services: tuple[str, ...], *options: str
+    stack: Stack, mirrors: Mirrors, tmp_path: Path, lives: int, services: tuple[str, ...]
 ) -> None:
     """Lives of a mirror while a producer runs; in each the services are killed and then the mirror itself.
     Then a run to the end, and everything is compared."""
@@ -125,13 +125,12 @@ def mirror_under_load(
     log = tmp_path / "mirror.log"
     with Load(west, "load", 2_000).running() as load:
         for _ in range(lives):
-            mirror = MirrorProcess(stack, west, east, log, "--continuous", *options)
+            mirror = MirrorProcess(stack, west, east, log)
             for service in services:
                 kill_while_it_writes(partial(restart, stack, service), east, moment)
             kill_while_it_writes(mirror.kill, east, moment)
     assert load.count > 0
-    transactions = "--no-transactions" not in options
-    summary = mirrors.run(west, east, "load", rename="same", transactions=transactions)
+    summary = mirrors.run(west, east, "load", rename="same")
 
     expected, found = west.read("load", PARTITIONS), east.read("load", PARTITIONS)
     for at_source, at_target in zip(contents(expected), contents(found), strict=True):
@@ -144,25 +143,15 @@ def mirror_under_load(
         assert offsets == sorted(set(offsets)), "order or uniqueness of source offsets"
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        pytest.param((), id="transactions"),
-        pytest.param(("--no-transactions",), id="lease", marks=pytest.mark.long),
-    ],
-)
 @pytest.mark.timeout(400)
 def test_a_mirror_killed_under_load_loses_and_repeats_nothing(
-    stack: Stack, spark: SparkSession, tmp_path: Path, options: tuple[str, ...]
+    stack: Stack, spark: SparkSession, tmp_path: Path
 ) -> None:
-    mirror_under_load(stack, Mirrors(spark), tmp_path, 1, (), *options)
+    mirror_under_load(stack, Mirrors(spark), tmp_path, 1, ())
 
 
 @pytest.mark.long
 @pytest.mark.timeout(3000)
-@pytest.mark.parametrize("options", [(), ("--no-transactions",)], ids=["transactions", "lease"])
-def test_mirror_gateway_and_broker_killed_in_turn_under_load(
-    spark: SparkSession, tmp_path: Path, options: tuple[str, ...]
-) -> None:
+def test_mirror_gateway_and_broker_killed_in_turn_under_load(spark: SparkSession, tmp_path: Path) -> None:
     with running_stack(tmp_path / "data") as stack:
-        mirror_under_load(stack, Mirrors(spark), tmp_path, 7, ("gateways", "brokers"), *options)
+        mirror_under_load(stack, Mirrors(spark), tmp_path, 7, ("gateways", "brokers"))

@@ -1,6 +1,7 @@
 """`portico pipeline mirror`: topics of one instance or cluster copied to another, in order, exactly once."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,6 +13,7 @@ from ctl.pipeline.run import JobRun, TenantJob, say
 
 if TYPE_CHECKING:
     from pipeline.mirror.job import MirrorSummary
+    from pipeline.mirror.planning.address import Address
 
 _DATA_LOSS = ("fail", "skip")
 
@@ -39,9 +41,12 @@ def mirror(
         list[str] | None,
         typer.Option("--groups", metavar="GROUP", help="Carry over a group's offsets; repeat for several."),
     ] = None,
-    no_transactions: Annotated[
-        bool, typer.Option("--no-transactions", help="Write as the one holder of a lease instead.")
-    ] = False,
+    source_config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Client properties for the source: TLS, a login.")
+    ] = None,
+    target_config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Client properties for the target.")
+    ] = None,
     on_data_loss: Annotated[
         str,
         typer.Option(metavar="fail|skip", help="When retention removed records before they were mirrored."),
@@ -56,17 +61,16 @@ def mirror(
         from pipeline.mirror.discovery import MirrorRequest
         from pipeline.mirror.job import mirror as run_mirror
 
-        source_name, source_address = _side(run, source, source_bootstrap)
-        target_name, target_address = _side(run, target, target_bootstrap)
+        source_name, source_address = _side(run, source, source_bootstrap, source_config)
+        target_name, target_address = _side(run, target, target_bootstrap, target_config)
         request = MirrorRequest(
             source=source_name,
             target=target_name,
-            source_bootstrap=source_address,
-            target_bootstrap=target_address,
+            source_address=source_address,
+            target_address=target_address,
             topics=tuple(dict.fromkeys(topics or ())),
             rename=rename,
             continuous=continuous,
-            transactions=not no_transactions,
             skip_lost=on_data_loss == "skip",
             groups=tuple(dict.fromkeys(groups or ())),
         )
@@ -77,12 +81,24 @@ def mirror(
     return answer
 
 
-def _side(run: JobRun, name: str, bootstrap: str | None) -> tuple[str, str]:
-    """(what it is called in names of topics, where it is)."""
+def _side(run: JobRun, name: str, bootstrap: str | None, config_file: Path | None) -> "tuple[str, Address]":
+    """(what it is called in names of topics, where it is and how clients come in)."""
+    from pipeline.mirror.planning.address import BOOTSTRAP, Address, check_bootstrap, parse_client_config
+
+    config = {} if config_file is None else parse_client_config(_text(config_file), str(config_file))
+    bootstrap = bootstrap or config.pop(BOOTSTRAP, None)
     if bootstrap is not None:
-        return name, bootstrap
+        check_bootstrap(bootstrap)
+        return name, Address(bootstrap, config)
     instance = run.instance(name)
-    return str(instance["name"]), str(instance["bootstrap_servers"])
+    return str(instance["name"]), Address(str(instance["bootstrap_servers"]), config)
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise usage(f"{file} cannot be read: {error}") from error
 
 
 def _show(summary: "MirrorSummary") -> None:
@@ -114,7 +130,6 @@ def _show(summary: "MirrorSummary") -> None:
 def _document(summary: "MirrorSummary") -> dict[str, object]:
     partitions: Sequence[Any] = summary.tracks
     return {
-        "transactional": summary.transactional,
         "records": sum(track.records for track in partitions),
         "bytes": sum(track.bytes for track in partitions),
         "filtered": sum(track.filtered for track in partitions),

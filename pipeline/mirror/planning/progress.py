@@ -5,14 +5,12 @@ keys, one per unit and stretch of source offsets, keep pairs of offsets for cons
 them out by itself. What is here decides; `read_progress` does the reading.
 """
 
-from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 
 from pipeline.mirror.planning.errors import Paused
 from pipeline.mirror.planning.units import Unit
-from wire.batch import Record
 
 PROGRESS_TOPIC: Final = "__mirror_progress"
 PROGRESS_PARTITION: Final = 0
@@ -62,26 +60,25 @@ class Progress:
         self.next_offset = 0
         """The next offset of the progress topic."""
 
-    def take(self, records: Iterable[Record]) -> None:
-        """Take in records in their order. Raises: Paused for what no mirror wrote."""
-        for record in records:
-            self.next_offset = record.offset + 1
-            try:
-                self._take(record)
-            except (msgspec.MsgspecError, ValueError) as error:
-                raise Paused(
-                    f"{PROGRESS_TOPIC} of the target holds at offset {record.offset} what no mirror wrote"
-                    f" ({error}): delete that topic and the copies, and mirror anew"
-                ) from error
+    def take(self, offset: int, key: bytes | None, value: bytes | None) -> None:
+        """Take in the next record. Raises: Paused for what no mirror wrote."""
+        self.next_offset = offset + 1
+        try:
+            self._take(key or b"", value)
+        except (msgspec.MsgspecError, ValueError) as error:
+            raise Paused(
+                f"{PROGRESS_TOPIC} of the target holds at offset {offset} what no mirror wrote"
+                f" ({error}): delete that topic and the copies, and mirror anew"
+            ) from error
 
-    def _take(self, record: Record) -> None:
-        key, _, stretch = (record.key or b"").decode().partition(_PAIR)
-        if record.value is None:
+    def _take(self, key: bytes, value: bytes | None) -> None:
+        name, _, stretch = key.decode().partition(_PAIR)
+        if value is None:
             return
         if stretch:
-            self._pairs.setdefault(key, {})[int(stretch)] = msgspec.json.decode(record.value, type=Pair)
+            self._pairs.setdefault(name, {})[int(stretch)] = msgspec.json.decode(value, type=Pair)
         else:
-            self.positions[key] = msgspec.json.decode(record.value, type=Position)
+            self.positions[name] = msgspec.json.decode(value, type=Position)
 
     def pair_below(self, unit: Unit, source_offset: int) -> Pair | None:
         """The nearest pair at or below a source offset."""
@@ -90,12 +87,11 @@ class Progress:
         return max(below, default=None, key=lambda pair: pair.source_offset)
 
 
-def progress_records(position: Position, pair: Pair | None) -> list[Record]:
-    """What is written of a step forward."""
+def progress_records(position: Position, pair: Pair | None) -> list[tuple[bytes, bytes]]:
+    """Keys and values of what is written of a step forward."""
     key = position.unit.key
-    now_ms = max(position.timestamp_ms, 0)
-    records = [Record(0, now_ms, key.encode(), msgspec.json.encode(position))]
+    records = [(key.encode(), msgspec.json.encode(position))]
     if pair is not None:
         stretch = f"{key}{_PAIR}{pair.source_offset // PAIR_STRETCH_OFFSETS}"
-        records.append(Record(0, now_ms, stretch.encode(), msgspec.json.encode(pair)))
+        records.append((stretch.encode(), msgspec.json.encode(pair)))
     return records

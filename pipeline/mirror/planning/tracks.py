@@ -21,6 +21,7 @@ class Track:
     unit: Unit
     target_topic_id: str
     batch_bytes_max: int
+    codec: str
     start: int
     """The source's first offset when the run began, or where an earlier run ended."""
     position: int = -1
@@ -35,7 +36,6 @@ class Track:
     sentence: str = ""
     failures: int = 0
     not_before_ms: int = 0
-    worked_at_ms: int = 0
     drained: bool = False
     """A task found nothing more although offsets are left: compaction removed the last ones."""
     records: int = 0
@@ -75,7 +75,6 @@ class Track:
         self.filtered += outcome.filtered
         self.lost += outcome.lost
         self.timestamp_ms = max(self.timestamp_ms, outcome.timestamp_ms)
-        self.worked_at_ms = now_ms
         self.state, self.sentence = outcome.state, outcome.sentence
         self.failures = 0 if advanced or outcome.state == State.DONE else self.failures + 1
         self.drained = outcome.drained
@@ -87,8 +86,8 @@ class Track:
         self.not_before_ms = now_ms + wait_ms
 
 
-def due(tracks: Iterable[Track], now_ms: int, *, continuous: bool, at_most: int | None) -> list[Track]:
-    """Whose turn it is: the longest unserved first where not all can go, else the longest work first."""
+def due(tracks: Iterable[Track], now_ms: int, *, continuous: bool) -> list[Track]:
+    """Whose turn it is, the longest work first."""
     ready = [
         track
         for track in tracks
@@ -96,8 +95,6 @@ def due(tracks: Iterable[Track], now_ms: int, *, continuous: bool, at_most: int 
         and track.not_before_ms <= now_ms
         and (continuous or (track.reached < track.goal and track.state != State.PAUSED))
     ]
-    if at_most is not None and len(ready) > at_most:
-        return sorted(ready, key=lambda track: track.worked_at_ms)[:at_most]
     return sorted(ready, key=lambda track: -track.lag)
 
 

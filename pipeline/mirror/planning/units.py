@@ -5,6 +5,7 @@ from typing import Final
 import msgspec
 
 from pipeline.errors import PipelineError
+from pipeline.mirror.planning.address import Address
 
 SAME: Final = "same"
 TOPIC_NAME_LENGTH_MAX: Final = 236
@@ -42,8 +43,8 @@ class Plan(msgspec.Struct, frozen=True):
     unit: Unit
     source: str
     """What people call it."""
-    source_bootstrap: str
-    target_bootstrap: str
+    source_address: Address
+    target_address: Address
     target_id: str
     target_topic_id: str
     position: int
@@ -56,12 +57,11 @@ class Plan(msgspec.Struct, frozen=True):
     """Offset in the progress topic up to which the driver has read."""
     batch_bytes_max: int
     """The target topic's max.message.bytes."""
-    transactional: bool
+    codec: str
+    """The source topic's compression.type, empty where it names none."""
     skip_lost: bool
     work_ms: int
     """The task ends within about this time."""
-    lease_until_ms: int = 0
-    """Without transactions: no write leaves after this moment."""
 
 
 class Outcome(msgspec.Struct, frozen=True):

@@ -3,12 +3,11 @@
 import pytest
 
 from pipeline.errors import PipelineError
-from pipeline.mirror.cluster import parse_bootstrap
+from pipeline.mirror.planning.address import Address, check_bootstrap, parse_client_config
 from pipeline.mirror.planning.errors import Paused
 from pipeline.mirror.planning.progress import PAIR_STRETCH_OFFSETS, Pair, Position, Progress, progress_records
 from pipeline.mirror.planning.tracks import Track, due, lag_seconds, unfinished
 from pipeline.mirror.planning.units import Outcome, State, Unit, check_rename, is_mirrored, target_name
-from wire.batch import Record
 
 UNIT = Unit("ia", "orders", "topic-id", 0, "west.orders")
 
@@ -71,11 +70,29 @@ def test_internal_topics_and_the_targets_copies_are_not_taken(
 @pytest.mark.parametrize("text", ["", "host", "host:", "host:0", "host:70000", ":9092", "a:1,b"])
 def test_addresses_are_host_and_port(text: str) -> None:
     with pytest.raises(PipelineError, match="is not HOST:PORT"):
-        parse_bootstrap(text)
+        check_bootstrap(text)
+    check_bootstrap("one:9092, [::1]:9093")
 
 
-def test_addresses_of_both_families_are_read() -> None:
-    assert parse_bootstrap("one:9092, [::1]:9093") == [("one", 9092), ("::1", 9093)]
+def test_client_properties_are_read_and_never_shown() -> None:
+    text = "# a login\nsasl.username = app\n\nsasl.password=a=b\n"
+    config = parse_client_config(text, "f")
+    assert config == {"sasl.username": "app", "sasl.password": "a=b"}
+    assert "a=b" not in repr(Address("one:9092", config))
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("sasl.username=app\nsecret", "line 2 of f is not NAME=VALUE"),
+        ("=secret", "line 1 of f is not NAME=VALUE"),
+        ("transactional.id=secret", "line 1 of f: 'transactional.id' is the mirror's own to set"),
+    ],
+)
+def test_properties_that_are_none_or_the_mirrors_own_are_refused(text: str, sentence: str) -> None:
+    with pytest.raises(PipelineError) as refused:
+        parse_client_config(text, "f")
+    assert str(refused.value) == sentence
 
 
 def test_progress_is_what_was_written_last_and_pairs_are_kept_by_stretch() -> None:
@@ -87,7 +104,8 @@ def test_progress_is_what_was_written_last_and_pairs_are_kept_by_stretch() -> No
         (position(PAIR_STRETCH_OFFSETS + 20, 70_100), None),
     ]
     for at, (step, pair) in enumerate(steps):
-        progress.take(record._replace(offset=at) for record in progress_records(step, pair))
+        for key, value in progress_records(step, pair):
+            progress.take(at, key, value)
 
     assert progress.positions[UNIT.key] == steps[-1][0]
     assert progress.next_offset == len(steps)
@@ -98,30 +116,29 @@ def test_progress_is_what_was_written_last_and_pairs_are_kept_by_stretch() -> No
 
 def test_foreign_records_among_the_progress_are_named() -> None:
     with pytest.raises(Paused, match="holds at offset 7 what no mirror wrote"):
-        Progress().take([Record(7, 1, b"mirror/x", b"garbage")])
+        Progress().take(7, b"mirror/x", b"garbage")
 
 
-def track(partition: int, *, end: int = 100, position: int = -1, worked_at_ms: int = 0) -> Track:
+def track(partition: int, *, end: int = 100, position: int = -1) -> Track:
     unit = Unit("ia", "orders", "topic-id", partition, "west.orders")
-    made = Track(unit, "copy-id", 1000, 0, position=position, end=end, worked_at_ms=worked_at_ms)
+    made = Track(unit, "copy-id", 1000, "", 0, position=position, end=end)
     made.goal = end
     return made
 
 
-def test_work_goes_to_those_with_most_of_it_or_longest_unserved() -> None:
-    tracks = [track(0, end=10), track(1, end=90), track(2, end=50, position=50), track(3, worked_at_ms=5)]
-    assert [each.unit.partition for each in due(tracks, 0, continuous=True, at_most=None)] == [3, 1, 0]
-    assert [each.unit.partition for each in due(tracks, 0, continuous=True, at_most=2)] == [0, 1]
+def test_the_longest_work_comes_first() -> None:
+    tracks = [track(0, end=10), track(1, end=90), track(2, end=50, position=50), track(3)]
+    assert [each.unit.partition for each in due(tracks, 0, continuous=True)] == [3, 1, 0]
 
 
 def test_a_failure_is_tried_again_later_and_a_pause_only_when_continuous() -> None:
     each = track(0)
     each.take(Outcome(each.unit, State.RETRY, "away"), 1000)
-    assert due([each], 1000, continuous=False, at_most=None) == []
-    assert due([each], 3000, continuous=False, at_most=None) == [each]
+    assert due([each], 1000, continuous=False) == []
+    assert due([each], 3000, continuous=False) == [each]
     each.take(Outcome(each.unit, State.PAUSED, "too large"), 3000)
-    assert not unfinished([each]) and due([each], 10**9, continuous=False, at_most=None) == []
-    assert due([each], 10**9, continuous=True, at_most=None) == [each]
+    assert not unfinished([each]) and due([each], 10**9, continuous=False) == []
+    assert due([each], 10**9, continuous=True) == [each]
 
 
 def test_a_run_ends_at_its_goal_or_where_nothing_more_can_be_read() -> None:
