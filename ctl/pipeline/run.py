@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 _SENTENCE_LENGTH_MAX: Final = 600
 _AGAIN_S: Final = 0.05
 _NOT_BY_CONNECT: Final = (
-    "this job needs Spark's driver in its own process, for streams or tasks that a Spark Connect server does "
-    "not run: use --master instead of --remote"
+    "this job needs Spark's driver in its own process, for streams or tables that a Spark Connect server "
+    "does not have: use --master instead of --remote"
 )
 
 
@@ -149,6 +149,17 @@ def _for_tenant(
     return partial(job_run, data_dir=data_dir, tenant=tenant, spark_at=spark_at(master, spark_conf, remote))
 
 
+def _for_mirrors(
+    tenant: Tenant = None,
+    master: Master = None,
+    remote: Remote = None,
+    spark_conf: SparkSettings = None,
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+) -> StartJob:
+    at = spark_at(master, spark_conf, remote)
+    return partial(job_run, data_dir=data_dir, tenant=tenant, spark_at=at, by_connect=True)
+
+
 def _for_lakes(
     tenant: Tenant = None,
     master: Master = None,
@@ -171,6 +182,7 @@ def _for_operators(
 
 
 TenantJob = Annotated[StartJob, Made(_for_tenant)]
+MirrorJob = Annotated[StartJob, Made(_for_mirrors)]
 LakeJob = Annotated[StartJob, Made(_for_lakes)]
 OperatorJob = Annotated[StartJob, Made(_for_operators)]
 

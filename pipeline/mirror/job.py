@@ -21,8 +21,8 @@ from pipeline.mirror.discovery import Discovery, MirrorRequest
 from pipeline.mirror.groups import GroupTranslator, Translated
 from pipeline.mirror.planning.errors import Fenced, Paused, Stopped, Unreachable
 from pipeline.mirror.planning.progress import Progress
-from pipeline.mirror.planning.tracks import FENCED_MAX, Track, due, lag_seconds, unfinished
-from pipeline.mirror.planning.units import Outcome, Plan, State, check_rename
+from pipeline.mirror.planning.tracks import FENCED_MAX, Plan, Track, due, lag_seconds, unfinished
+from pipeline.mirror.planning.units import Outcome, State, check_rename
 from pipeline.mirror.read_progress import ProgressReader
 from pipeline.mirror.task import mirror_partition
 from pipeline.mirror.topics import ensure_progress_topic
@@ -224,18 +224,12 @@ class _Driver:
     def _plan(self, track: Track) -> Plan:
         request = self._request
         return Plan(
-            unit=track.unit,
-            source=request.source,
-            source_address=request.source_address,
-            target_address=request.target_address,
+            track,
+            request.source,
+            request.source_address,
+            request.target_address,
             target_id=self._discovery.target_id,
-            target_topic_id=track.target_topic_id,
-            position=track.position,
-            target_position=track.target_position,
-            end=track.end,
             progress_from=self._progress.next_offset,
-            batch_bytes_max=track.batch_bytes_max,
-            codec=track.codec,
             skip_lost=request.skip_lost,
             work_ms=_WORK_MS,
         )

@@ -18,7 +18,8 @@ from pipeline.mirror.planning.progress import (
     Progress,
     progress_records,
 )
-from pipeline.mirror.planning.units import Outcome, Plan, State
+from pipeline.mirror.planning.tracks import Plan
+from pipeline.mirror.planning.units import Outcome, State
 from pipeline.mirror.read_progress import ProgressReader
 
 _log: Final = logging.getLogger(__name__)
@@ -40,55 +41,39 @@ _STATES: Final = {
 def mirror_partition(plan: Plan) -> Outcome:
     """Mirror what a plan says. Whatever happens becomes an outcome: other partitions go on."""
     copier = _Copier(plan, Cluster(plan.source_address, "source"), Cluster(plan.target_address, "target"))
+    done = copier.done
     try:
         copier.run()
     except tuple(_STATES) as error:
-        return copier.outcome(_STATES[type(error)], str(error))
-    return copier.outcome(State.DONE, "")
+        done.state, done.sentence = _STATES[type(error)], str(error)
+    return done
 
 
 class _Copier:
     """One task's work."""
 
     def __init__(self, plan: Plan, source: Cluster, target: Cluster) -> None:
-        self._plan = plan
+        self._plan, self._track, self._unit = plan, plan.track, plan.track.unit
         self._source = source
         self._target = target
-        self._place = (plan.unit.target_topic, plan.unit.partition)
-        self._position = plan.position
-        self._target_position = plan.target_position
-        self._timestamp_ms = -1
-        self._lineage = plan.unit.lineage
-        room = _BATCH_HEAD_BYTES + _NUMBERS_BYTES_MAX + len(lineage.HEADER) + len(self._lineage)
+        self._place = (self._unit.target_topic, self._unit.partition)
+        self.done = Outcome(
+            self._unit, State.DONE, position=plan.track.position, target_position=plan.track.target_position
+        )
+        room = _BATCH_HEAD_BYTES + _NUMBERS_BYTES_MAX + len(lineage.HEADER) + len(self._unit.lineage)
         self._overhead_bytes = room + _HEADER_NUMBERS_BYTES_MAX
-        self._records = self._bytes = self._filtered = self._lost = 0
         self._first_offset = -1
         """The first source offset of the open transaction."""
         self._began = 0.0
         self._pending_bytes = self._pending_records = 0
         self._newest_ms = -1
-        self._drained = False
-
-    def outcome(self, state: str, sentence: str) -> Outcome:
-        """How it ended, of what is committed."""
-        return Outcome(
-            self._plan.unit,
-            state,
-            sentence,
-            self._position,
-            self._target_position,
-            self._records,
-            self._bytes,
-            self._filtered,
-            self._lost,
-            self._timestamp_ms,
-            self._drained,
-        )
 
     def run(self) -> None:
         """Take the partition over, find out where it is, go on from there."""
-        plan = self._plan
-        self._writer = UnitWriter(plan.target_address, plan.unit.key, plan.batch_bytes_max, plan.codec)
+        track = self._track
+        self._writer = UnitWriter(
+            self._plan.target_address, self._unit.key, track.batch_bytes_max, track.codec
+        )
         self._resume()
         reader = self._reader()
         try:
@@ -108,33 +93,33 @@ class _Copier:
             reader.catch_up(wait=True)
         finally:
             reader.close()
-        found = progress.positions.get(self._plan.unit.key)
-        if found is not None and found.target_topic_id == self._plan.target_topic_id:
-            self._position, self._target_position = found.position, found.target_position
-            self._timestamp_ms = found.timestamp_ms
+        found = progress.positions.get(self._unit.key)
+        if found is not None and found.target_topic_id == self._track.target_topic_id:
+            self.done.position, self.done.target_position = found.position, found.target_position
+            self.done.timestamp_ms = found.timestamp_ms
 
     def _reader(self) -> PartitionReader:
         """Raises: Stopped where the source is not what was mirrored, or has lost what was not."""
-        unit = self._plan.unit
+        unit, done = self._unit, self.done
         self._check_source()
         place = (unit.topic, unit.partition)
         start = self._source.offset(place, EARLIEST, committed=True)
         end = self._source.offset(place, LATEST, committed=False)
-        if self._position > end:
-            raise Unreachable(f"{unit} ends at {end} at the source, but was mirrored up to {self._position}")
-        if 0 <= self._position < start:
+        if done.position > end:
+            raise Unreachable(f"{unit} ends at {end} at the source, but was mirrored up to {done.position}")
+        if 0 <= done.position < start:
             if not self._plan.skip_lost:
                 raise Stopped(
-                    f"{unit}: the source's retention removed offsets {self._position}..{start - 1} before"
+                    f"{unit}: the source's retention removed offsets {done.position}..{start - 1} before"
                     " they were mirrored; start with --on-data-loss skip to go on behind them"
                 )
-            self._lost = start - self._position
-        self._position = max(self._position, start)
-        return PartitionReader(self._plan.source_address, *place, self._position)
+            done.lost = start - done.position
+        done.position = max(done.position, start)
+        return PartitionReader(self._plan.source_address, *place, done.position)
 
     def _copy(self, reader: PartitionReader) -> None:
         until = time.monotonic() + self._plan.work_ms / 1000
-        while reader.position < self._plan.end and time.monotonic() < until:
+        while reader.position < self._track.end and time.monotonic() < until:
             if records := reader.read():
                 self._write(records)
                 self._writer.serve()
@@ -142,7 +127,7 @@ class _Copier:
                 if reader.fault:
                     raise Unreachable(reader.fault)
                 self._check_source()  # it answers, so there is nothing more to read
-                self._drained = True
+                self.done.drained = True
                 break
             self._commit_if_full(reader.position)
         self._commit(reader.position)
@@ -155,9 +140,9 @@ class _Copier:
     def _write(self, messages: list[Any]) -> None:
         """Put records into the open transaction. This loop is what a mirror's time goes to."""
         topic, partition = self._place
-        produce, prefix = self._writer.produce, self._lineage
+        produce, prefix = self._writer.produce, self._unit.lineage
         returned = self._plan.target_id.encode() + b"/"
-        single_bytes_max = self._plan.batch_bytes_max - self._overhead_bytes
+        single_bytes_max = self._track.batch_bytes_max - self._overhead_bytes
         offset = messages[0].offset()
         self._begin(offset)
         try:
@@ -169,7 +154,7 @@ class _Copier:
                 if headers is None:
                     headers = [origin]
                 elif lineage.came_from(headers, returned):
-                    self._filtered += 1
+                    self.done.filtered += 1
                     continue
                 else:
                     size += sum(len(name) + len(each or b"") for name, each in headers)
@@ -210,61 +195,55 @@ class _Copier:
         except TooLarge as error:
             raise Paused(
                 f"the record at offset {offset} needs a batch of {size + self._overhead_bytes} bytes, more"
-                f" when compressed than the target takes, which is {self._plan.batch_bytes_max}: raise"
+                f" when compressed than the target takes, which is {self._track.batch_bytes_max}: raise"
                 " max.message.bytes of the target topic"
             ) from error
         self._begin(offset + 1)
 
     def _commit(self, position: int) -> None:
         """Everything below a source offset has been written or is not to be: that, and the progress."""
-        if position <= self._position:
+        done = self.done
+        if position <= done.position:
             return
         self._check_source()
         self._writer.begin()
-        pair, target_position = None, self._target_position
+        pair, target_position, timestamp_ms = None, done.target_position, done.timestamp_ms
         if self._pending_records:
             pair = Pair(self._first_offset, max(0, target_position))
             self._writer.flush()
             target_position = self._target.offset(self._place, LATEST, committed=False)
+            timestamp_ms = self._newest_ms
+        noted = Position.of(
+            self._unit,
+            self._plan.source,
+            self._track.target_topic_id,
+            position,
+            target_position,
+            timestamp_ms,
+        )
         try:
-            for key, value in progress_records(self._progress(position, target_position), pair):
+            for key, value in progress_records(noted, pair):
                 self._writer.produce(PROGRESS_TOPIC, value, key, partition=PROGRESS_PARTITION)
         except KafkaException as error:
             raise self._writer.failure(error) from error
         self._writer.commit()
-        self._position, self._target_position = position, target_position
-        self._timestamp_ms = self._newest_ms if self._pending_records else self._timestamp_ms
-        self._records += self._pending_records
-        self._bytes += self._pending_bytes
+        done.position, done.target_position, done.timestamp_ms = position, target_position, timestamp_ms
+        done.records += self._pending_records
+        done.bytes += self._pending_bytes
         self._pending_records = self._pending_bytes = 0
-
-    def _progress(self, position: int, target_position: int) -> Position:
-        unit = self._plan.unit
-        return Position(
-            source_id=unit.source_id,
-            source=self._plan.source,
-            topic=unit.topic,
-            topic_id=unit.topic_id,
-            partition=unit.partition,
-            target_topic=unit.target_topic,
-            target_topic_id=self._plan.target_topic_id,
-            position=position,
-            target_position=target_position,
-            timestamp_ms=self._newest_ms if self._pending_records else self._timestamp_ms,
-        )
 
     def _check_source(self) -> None:
         """What was fetched is of this topic, for it was the same before and after. Raises: Stopped."""
-        topic = self._source.topic(self._plan.unit.topic)
-        if topic is None or topic.topic_id != self._plan.unit.topic_id:
-            raise Stopped(source_changed(self._plan.unit.topic, exists=topic is not None))
+        topic = self._source.topic(self._unit.topic)
+        if topic is None or topic.topic_id != self._unit.topic_id:
+            raise Stopped(source_changed(self._unit.topic, exists=topic is not None))
 
     def _give_up(self) -> None:
         try:
             self._writer.abort()
         except (Unreachable, Fenced, Paused) as error:
             # the transaction's timeout does it then; the first failure is the one to tell of
-            _log.debug("aborting %s: %s", self._plan.unit, error)
+            _log.debug("aborting %s: %s", self._unit, error)
 
 
 def source_changed(topic: str, *, exists: bool) -> str:

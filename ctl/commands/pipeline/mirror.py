@@ -9,7 +9,7 @@ import typer
 from ctl.commands.pipeline.lake_upkeep import TopicNames
 from ctl.errors import usage
 from ctl.output import Answer, Shortfall, print_table
-from ctl.pipeline.run import JobRun, TenantJob, say
+from ctl.pipeline.run import JobRun, MirrorJob, say
 
 if TYPE_CHECKING:
     from pipeline.mirror.job import MirrorSummary
@@ -19,7 +19,7 @@ _DATA_LOSS = ("fail", "skip")
 
 
 def mirror(
-    start_job: TenantJob,
+    start_job: MirrorJob,
     source: Annotated[
         str, typer.Argument(metavar="SOURCE", help="An instance, or with --source-bootstrap any name.")
     ],

@@ -38,6 +38,19 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
     timestamp_ms: int
     """Time of the newest record that was mirrored, -1 where there is none yet."""
 
+    @classmethod
+    def of(cls, unit: Unit, source: str, target_topic_id: str, *step: int) -> "Position":
+        """`step`: position, target position and timestamp (ms)."""
+        position, target_position, timestamp_ms = step
+        return cls(
+            **msgspec.structs.asdict(unit),
+            source=source,
+            target_topic_id=target_topic_id,
+            position=position,
+            target_position=target_position,
+            timestamp_ms=timestamp_ms,
+        )
+
     @property
     def unit(self) -> Unit:
         """What it is the progress of."""

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
+from pipeline.mirror.planning.address import Address
 from pipeline.mirror.planning.progress import Position
 from pipeline.mirror.planning.units import Outcome, State, Unit
 
@@ -21,12 +22,15 @@ class Track:
     unit: Unit
     target_topic_id: str
     batch_bytes_max: int
+    """The target topic's max.message.bytes."""
     codec: str
+    """The source topic's compression.type, empty where it names none."""
     start: int
     """The source's first offset when the run began, or where an earlier run ended."""
     position: int = -1
     """Next source offset; -1 while nothing has been mirrored, ever."""
     target_position: int = -1
+    """The target's next offset behind what `position` tells of, -1 likewise."""
     end: int = 0
     """The source's last stable offset."""
     goal: int = 0
@@ -84,6 +88,23 @@ class Track:
         elif outcome.state == State.PAUSED:
             wait_ms = _PAUSE_MS
         self.not_before_ms = now_ms + wait_ms
+
+
+class Plan(NamedTuple):
+    """What a task is told. It finds out itself, behind its fence, how far the mirror really is."""
+
+    track: Track
+    """Up to its `end` the task works; what it fetches beyond is mirrored, too."""
+    source: str
+    """What people call it."""
+    source_address: Address
+    target_address: Address
+    target_id: str
+    progress_from: int
+    """Offset in the progress topic up to which the driver has read."""
+    skip_lost: bool
+    work_ms: int
+    """The task ends within about this time."""
 
 
 def due(tracks: Iterable[Track], now_ms: int, *, continuous: bool) -> list[Track]:

@@ -5,7 +5,6 @@ from typing import Final
 import msgspec
 
 from pipeline.errors import PipelineError
-from pipeline.mirror.planning.address import Address
 
 SAME: Final = "same"
 TOPIC_NAME_LENGTH_MAX: Final = 236
@@ -37,41 +36,15 @@ class Unit(msgspec.Struct, frozen=True):
         return f"{self.topic}-{self.partition}"
 
 
-class Plan(msgspec.Struct, frozen=True):
-    """What a task is told. It finds out itself, behind its fence, how far the mirror really is."""
-
-    unit: Unit
-    source: str
-    """What people call it."""
-    source_address: Address
-    target_address: Address
-    target_id: str
-    target_topic_id: str
-    position: int
-    """Next source offset as the driver knows it; -1: nothing is known, begin at the log's start."""
-    target_position: int
-    """The target's next offset behind what `position` tells of, -1 likewise."""
-    end: int
-    """Where the task may stop. What it fetches beyond is mirrored, too."""
-    progress_from: int
-    """Offset in the progress topic up to which the driver has read."""
-    batch_bytes_max: int
-    """The target topic's max.message.bytes."""
-    codec: str
-    """The source topic's compression.type, empty where it names none."""
-    skip_lost: bool
-    work_ms: int
-    """The task ends within about this time."""
-
-
-class Outcome(msgspec.Struct, frozen=True):
-    """How a task ended."""
+class Outcome(msgspec.Struct):
+    """What a task has committed, and how it ended."""
 
     unit: Unit
     state: str
     """A member of `State`."""
     sentence: str = ""
     position: int = -1
+    """As a track's."""
     target_position: int = -1
     records: int = 0
     bytes: int = 0

@@ -13,18 +13,7 @@ UNIT = Unit("ia", "orders", "topic-id", 0, "west.orders")
 
 
 def position(at: int, target: int = 0, timestamp_ms: int = -1) -> Position:
-    return Position(
-        source_id=UNIT.source_id,
-        source="west",
-        topic=UNIT.topic,
-        topic_id=UNIT.topic_id,
-        partition=UNIT.partition,
-        target_topic=UNIT.target_topic,
-        target_topic_id="copy-id",
-        position=at,
-        target_position=target,
-        timestamp_ms=timestamp_ms,
-    )
+    return Position.of(UNIT, "west", "copy-id", at, target, timestamp_ms)
 
 
 @pytest.mark.parametrize(
