@@ -283,14 +283,9 @@ def build_batch(
 def seal_batch(header: BatchHeader, payload: bytes) -> tuple[BatchHeader, bytearray]:
     """The batch of this header and these (compressed) records, with the length and the CRC-32C they make."""
     buffer = bytearray(HEADER_SIZE) + payload
-    return seal_in_place(header, buffer), buffer
-
-
-def seal_in_place(header: BatchHeader, buffer: bytearray) -> BatchHeader:
-    """Seal a batch whose records already stand behind the room for their header."""
     header = header._replace(batch_length=len(buffer) - LOG_OVERHEAD)
     _HEADER.pack_into(buffer, 0, *header)
-    return header._replace(crc=_seal(buffer, 0, len(buffer)))
+    return header._replace(crc=_seal(buffer, 0, len(buffer))), buffer
 
 
 def encode_records(records: list[Record] | tuple[Record, ...]) -> bytes:

@@ -5,13 +5,12 @@ Who holds the socket sends the frames that a session makes, and hands it the fra
 
 import struct
 from collections import deque
-from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from kio.schema.sasl_authenticate.v1 import SaslAuthenticateRequest
 from kio.schema.sasl_handshake.v1 import SaslHandshakeRequest
 
-from wire.codec import API_VERSIONS, decode_response, framed_request
+from wire.codec import decode_response, framed_request
 from wire.faults import MalformedFrame
 from wire.framing import frame_size
 
@@ -99,23 +98,3 @@ class ClientSession:
         if correlation_id != pending.correlation_id:
             raise MalformedFrame(f"correlation id {correlation_id}, not {pending.correlation_id}")
         return pending
-
-
-class Versions:
-    """The versions of each API that both sides speak."""
-
-    def __init__(self, spoken: Mapping[int, tuple[int, int]]) -> None:
-        """`spoken`: the lowest and the highest version of this client's."""
-        self._spoken = spoken
-        self._offered: dict[int, tuple[int, int]] = {API_VERSIONS: (0, 0)}
-
-    def offer(self, api_keys: Any) -> None:
-        """What the broker's answer to ApiVersions lists."""
-        self._offered = {api.api_key: (api.min_version, api.max_version) for api in api_keys}
-
-    def highest(self, api_key: int) -> int | None:
-        """The highest version in common, None without one."""
-        lowest, highest = self._spoken[api_key]
-        offered_lowest, offered_highest = self._offered.get(api_key, (0, -1))
-        common = min(highest, offered_highest)
-        return common if common >= max(lowest, offered_lowest) else None

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeAlias
 from wire.api_table import ApiKey
 from wire.codec import request_class, response_class
 from wire.faults import MalformedFrame
-from wire.hot.values import packed_compact_string, packed_string
+from wire.hot.values import packed_compact_string
 from wire.layout import layout_of
 from wire.read_compile import Read, Rows, Wanted, compile_read
 from wire.request_bounds import bound_of
@@ -26,7 +26,6 @@ BY_ID_FROM: Final = 13
 """From here on topics are named by ids."""
 _I16: Final = struct.Struct(">h")
 _I32: Final = struct.Struct(">i")
-_ACKS_TIMEOUT_COUNT: Final = struct.Struct(">hii")
 ONE_HEAD: Final = struct.Struct(">hhiih")
 """Size of the transactional id, acks, timeout, topics, size of the first one's name."""
 ONE_PARTITION: Final = struct.Struct(">iii")
@@ -42,7 +41,6 @@ _SINGLE_HEAD: Final = struct.Struct(">iiih")
 _SINGLE_TAIL: Final = struct.Struct(">iihqqqi")
 _SINGLE_TAIL_V8: Final = struct.Struct(">iihqqqihi")
 _V8_TAIL: Final = struct.Struct(">ih")
-_ALL: Final = -1
 
 
 TopicKey: TypeAlias = str | bytes
@@ -141,15 +139,6 @@ def _scan_one(frame: memoryview, at: int) -> ProduceScan | None:
     except (struct.error, UnicodeDecodeError):
         return None
     return ProduceScan(None, acks, timeout_ms, [(name, [ProducePartition(index, start, start + size)])])
-
-
-def request_head(
-    transactional_id: str | None, timeout_ms: int, topic: str, partition: int, records_size: int
-) -> bytes:
-    """The body of a request v3-8 of acks=all up to its records, which follow and end it."""
-    identity = _I16.pack(-1) if transactional_id is None else packed_string(transactional_id)
-    counted = _ACKS_TIMEOUT_COUNT.pack(_ALL, timeout_ms, 1)
-    return identity + counted + packed_string(topic) + ONE_PARTITION.pack(1, partition, records_size)
 
 
 def produce_response(

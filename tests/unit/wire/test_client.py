@@ -10,7 +10,6 @@ from kio.schema.sasl_authenticate.v1 import SaslAuthenticateRequest
 from wire.client import (
     ClientSession,
     LoginRefused,
-    Versions,
     expect_login,
     login_requests,
     plain_token,
@@ -19,7 +18,7 @@ from wire.client import (
 from wire.codec import decode, framed_response, parse_request_header
 from wire.faults import MalformedFrame
 
-FETCH, METADATA = 1, 3
+FETCH = 1
 
 
 def answered(correlation_id: int) -> bytes:
@@ -49,14 +48,6 @@ def test_a_body_that_is_there_already_gets_a_head() -> None:
 def test_a_response_has_a_correlation_id_and_a_bound(size: int) -> None:
     with pytest.raises(MalformedFrame):
         response_size(size.to_bytes(4, "big", signed=True))
-
-
-def test_the_highest_version_in_common_is_spoken() -> None:
-    versions = Versions({FETCH: (4, 11), METADATA: (4, 11), 18: (0, 0)})
-    assert versions.highest(18) == 0  # to be asked what is offered
-    offers = [SimpleNamespace(api_key=FETCH, min_version=0, max_version=8)]
-    versions.offer([*offers, SimpleNamespace(api_key=METADATA, min_version=12, max_version=13)])
-    assert (versions.highest(FETCH), versions.highest(METADATA), versions.highest(18)) == (8, None, None)
 
 
 def test_a_login_is_two_requests_and_a_verdict() -> None:
