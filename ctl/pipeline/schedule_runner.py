@@ -35,6 +35,7 @@ _TELL_S: Final = 120.0
 _STOP_S: Final = 12.0
 _SENTENCE_LENGTH_MAX: Final = 600
 _PREFIX: Final = "portico: "
+_WORDS: Final = {ScheduledJob.METER: ["meter", "run"], ScheduledJob.TIDY: ["meter", "tidy"]}
 
 
 class LastRun(TypedDict):
@@ -60,7 +61,7 @@ class Listed(TypedDict):
 
 def arguments(job: ScheduledJob, instance_id: str | None) -> list[str]:
     """What comes behind `portico pipeline`."""
-    words = ["meter", "run"] if job is ScheduledJob.METER else [job.value]
+    words = _WORDS.get(job, [job.value])
     return words if instance_id is None else [*words, "--", instance_id]
 
 

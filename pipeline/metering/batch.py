@@ -29,7 +29,7 @@ NEIGHBOUR_MS: Final = 65 * 60_000
 LATE_MS: Final = 15 * 60_000
 DAY_MS: Final = 24 * 3600 * 1000
 _ROWS_AT_ONCE: Final = 100_000
-_DAY: Final = pyarrow.dataset.partitioning(pa.schema([USAGE_RAW.field("day")]), flavor="hive")
+DAY_FOLDERS: Final = pyarrow.dataset.partitioning(pa.schema([USAGE_RAW.field("day")]), flavor="hive")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +74,8 @@ class Batch:
     """`usage_raw` before the batch."""
     area: Path
     now_ms: int
+    removed_before_ms: int = 0
+    """Rows before are gone, but for each counter's last one."""
 
     @property
     def _stamp(self) -> dict[str, int]:
@@ -168,7 +170,8 @@ class Batch:
         self._load("whole", since_ms, USAGE_RAW.names, of_pairs)
         new, known = f"(from fresh {of_pairs})", "whole"
         if is_unsettled:
-            self._make("beside", changes(new, known, **self._stamp))
+            query = changes(new, known, **self._stamp, removed_before_ms=self.removed_before_ms)
+            self._make("beside", query)
         else:
             self._make("beside", f"select *, '{ADDED}' as change from ({opened(new, known, **self._stamp)})")
         counts = self.database.sql("select change, day, count(*) from beside group by all").fetchall()
@@ -183,23 +186,33 @@ class Batch:
             self._read("kept", pc.field("day").isin([date.fromisoformat(day) for day in days]))
             changed = f"(from beside where change <> '{ADDED}')"
             parts.append(f"select {COLUMNS} from kept anti join {changed} using (id)")
-        return self._stage(" union all ".join(parts), USAGE_RAW, _DAY)
+        return self._stage(" union all ".join(parts), USAGE_RAW, DAY_FOLDERS)
 
     def _stage(
         self, query: str, schema: pa.Schema, by: pyarrow.dataset.Partitioning | None = None
     ) -> list[StagedFile]:
-        """Files of a query's rows, none where there are none."""
-        found = self.database.sql(query).to_arrow_reader(_ROWS_AT_ONCE)
-        folder, name = self.area / uuid.uuid4().hex, uuid.uuid4().hex
-        parquet = pyarrow.dataset.ParquetFileFormat()
-        pyarrow.dataset.write_dataset(
-            pa.RecordBatchReader.from_batches(schema, (batch.cast(schema) for batch in found)),
-            folder,
-            format=parquet,
-            file_options=parquet.make_write_options(compression="zstd", compression_level=1),
-            partitioning=by,
-            basename_template=f"part-{{i}}-{name}.zstd.parquet",
-            min_rows_per_group=_ROWS_AT_ONCE,
-        )
-        files = [staged_file(path, folder) for path in sorted(folder.rglob("*.parquet"))]
-        return [file for file in files if file.rows]
+        return stage_rows(self.database, query, schema, self.area, by)
+
+
+def stage_rows(
+    database: DuckDBPyConnection,
+    query: str,
+    schema: pa.Schema,
+    area: Path,
+    by: pyarrow.dataset.Partitioning | None = None,
+) -> list[StagedFile]:
+    """Files of a query's rows, none where there are none."""
+    found = database.sql(query).to_arrow_reader(_ROWS_AT_ONCE)
+    folder, name = area / uuid.uuid4().hex, uuid.uuid4().hex
+    parquet = pyarrow.dataset.ParquetFileFormat()
+    pyarrow.dataset.write_dataset(
+        pa.RecordBatchReader.from_batches(schema, (batch.cast(schema) for batch in found)),
+        folder,
+        format=parquet,
+        file_options=parquet.make_write_options(compression="zstd", compression_level=1),
+        partitioning=by,
+        basename_template=f"part-{{i}}-{name}.zstd.parquet",
+        min_rows_per_group=_ROWS_AT_ONCE,
+    )
+    files = [staged_file(path, folder) for path in sorted(folder.rglob("*.parquet"))]
+    return [file for file in files if file.rows]

@@ -23,6 +23,7 @@ from pipeline.ingest.staging import staging_area
 from pipeline.layout import PipelineLayout
 from pipeline.metering.batch import Batch, IngestFigures, StagedBatch
 from pipeline.metering.engine import engine
+from pipeline.metering.versioned_tables import REMOVED_APP
 from pipeline.progress import Progress, Silent
 from pipeline.schema import usage_records as schema
 
@@ -63,7 +64,8 @@ class UsageIngest:
         heard_until_ms = self._heard_until_ms()
         with staging_area(self._layout.staging) as area, engine(self._layout) as database:
             known = self.quarantine.positions(self._app, self._topic.partitions)
-            batch = Batch(database, self.raw, area, now_ms)
+            removed_ms = self.raw.positions(REMOVED_APP, [0]).get(0, 0)
+            batch = Batch(database, self.raw, area, now_ms, removed_ms)
             staged = batch.staged(messages, heard_until_ms=heard_until_ms, quarantined_until=known)
             self._commit(staged, ranges, gaps, known, heard_until_ms)
         return staged.figures
@@ -107,8 +109,11 @@ class UsageIngest:
 
     def _heard_until_ms(self) -> int:
         """The latest interval's start in the table."""
-        newest = self.raw.documents(1)
-        return newest[0].figures.get(_HEARD, 0) if newest else 0
+        for limit in (5, None):  # a tidying may have come after it
+            for document in self.raw.documents(limit):
+                if document.app == self._app:
+                    return document.figures.get(_HEARD, 0)
+        return 0
 
 
 def ingest(

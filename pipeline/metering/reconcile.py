@@ -18,8 +18,8 @@ from pipeline.metering.amounts.slots import to_days, to_hours, to_slots
 from pipeline.metering.engine import engine
 from pipeline.metering.ledger import Ledger
 from pipeline.metering.reconcile_bills import bill_differences
-from pipeline.metering.rollup import UsageTables, rolled_up
-from pipeline.metering.versioned_tables import Table
+from pipeline.metering.rollup import UsageTables, day_of, rolled_up
+from pipeline.metering.versioned_tables import Table, removed_before_ms
 from pipeline.progress import Progress, Silent
 from pipeline.schema.rollup import USAGE_5M, USAGE_DAY, USAGE_HOUR
 
@@ -42,7 +42,10 @@ class Check:
 def reconcile(
     layout: PipelineLayout, progress: Progress | None = None, *, month: str | None = None
 ) -> list[Check]:
-    """All checks, of one month or of all time. Raises: PipelineError when usage is not rolled up yet."""
+    """All checks, of one month or of all time; those against records where there still are some.
+
+    Raises: PipelineError when usage is not rolled up yet.
+    """
     progress = progress or Silent()
     tables = UsageTables(layout)
     months = f" of {month}" if month else ""
@@ -60,12 +63,17 @@ def reconcile(
         _show(database, "raw", tables.raw, month, earlier=timedelta(days=1))
         for name, table in {"slots": tables.slots, "hours": tables.hours, "days": tables.days}.items():
             _show(database, name, table, month)
-        heard_until_ms, in_month = done.heard_until_ms, _in_month(month)
+        heard_until_ms = done.heard_until_ms
+        in_month = f"{_in_month(month)} and day >= '{day_of(removed_before_ms(tables.raw))}'"
         slots = f"(select * from ({to_slots('raw')}) where {in_month})"
         steps: list[Callable[[], Check]] = [
             lambda: _counters(database, in_month),
             lambda: _compare(
-                database, "records = usage_5m", _digest(slots), _digest("slots"), ["instance_id", "day"]
+                database,
+                "records = usage_5m",
+                _digest(slots),
+                _digest(f"(from slots where {in_month})"),
+                ["instance_id", "day"],
             ),
             lambda: _compare(
                 database,

@@ -21,10 +21,11 @@ from duckdb import DuckDBPyConnection
 from contracts import billing
 from contracts.billing import DAY_MS, HOUR_MS
 from contracts.usage_records import USAGE_RAW
+from pipeline.errors import PipelineError
 from pipeline.layout import PipelineLayout
 from pipeline.metering.amounts.slots import RAW_READ, SETTLE_MS, to_days, to_hours, to_slots
 from pipeline.metering.engine import engine
-from pipeline.metering.versioned_tables import Table, leases
+from pipeline.metering.versioned_tables import Table, leases, removed_before_ms
 from pipeline.progress import Progress, Silent
 from pipeline.schema import rollup as schema
 from pipeline.schema.usage_records import USAGE_RAW as RAW_SCHEMA
@@ -91,7 +92,7 @@ def roll_up(
 ) -> RollupFigures:
     """Take what is new in `usage_raw`; with `days` also make those days again, which changes nothing.
 
-    Raises: PipelineError while another process writes these tables.
+    Raises: PipelineError while another process writes these tables, and for days whose records are gone.
     """
     progress = progress or Silent()
     tables = UsageTables(layout)
@@ -102,12 +103,19 @@ def roll_up(
         before = rolled_up(tables.days)
         now, hours = _touched(database, tables.raw, before)
         hours |= {hour for day in days or () for hour in _hours_of(day)}
+        removed_ms = removed_before_ms(tables.raw)
+        if days and _hours_of(min(days))[0] < removed_ms:
+            raise PipelineError(
+                f"records before {day_of(removed_ms)} were tidied away, their bills are closed: "
+                f"usage of {min(days)} stays as it is"
+            )
+        hours = {hour for hour in hours if hour >= removed_ms}
         progress.planned(len(hours), "hours")
         slots = 0
         chunks = list(_chunks(hours, tables.raw.rows_by_partition()))
         for index, chunk in enumerate(chunks):
             said = RollupSaid(
-                days=tuple(sorted({_day(hour).isoformat() for hour in chunk})),
+                days=tuple(sorted({day_of(hour).isoformat() for hour in chunk})),
                 raw_batch=now.raw_batch,
                 heard_until_ms=now.heard_until_ms,
                 done=index == len(chunks) - 1,
@@ -214,7 +222,7 @@ def _chunks(hours: Iterable[int], rows: Mapping[str, int]) -> Iterator[list[int]
     """Whole days of touched hours, as many at a time as have not too many rows."""
     chunk: list[int] = []
     size = 0
-    for day, of_day in groupby(sorted(hours), key=_day):
+    for day, of_day in groupby(sorted(hours), key=day_of):
         more = rows.get(day.isoformat(), 0)
         if chunk and size + more > _ROWS_AT_ONCE:
             yield chunk
@@ -242,7 +250,7 @@ def _hours_of(day: date) -> range:
     return range(start, start + DAY_MS, HOUR_MS)
 
 
-def _day(hour_ms: int) -> date:
+def day_of(hour_ms: int) -> date:
     return datetime.fromtimestamp(hour_ms / 1000, UTC).date()
 
 

@@ -36,10 +36,11 @@ def opened(new: str, known: str, *, ingest_batch: int, now_ms: int) -> str:
     return fill(gaps, ingest_batch=ingest_batch, now_ms=now_ms)
 
 
-def changes(new: str, known: str, *, ingest_batch: int, now_ms: int) -> str:
+def changes(new: str, known: str, *, ingest_batch: int, now_ms: int, removed_before_ms: int = 0) -> str:
     """Recovered rows and, in `change`, what becomes of them: added, rewritten or replaced.
 
-    `known` has every row of the boot ids and instances since they began, `new` the records that come.
+    `known` has every row of the boot ids and instances since they began, `new` the records that come. Before
+    the first record of a counter that began when rows are gone nothing is missing: it was settled.
     """
     empty = dict.fromkeys(_NOTHING, "0") | {
         "ingest_batch": f"{ingest_batch}::bigint",
@@ -53,7 +54,8 @@ def changes(new: str, known: str, *, ingest_batch: int, now_ms: int) -> str:
     )
     says = " or ".join(f"standing.{name} <> 0" for name in ("interval_ms", "produce_bytes", "consume_bytes"))
     differs = " or ".join(f"wanted.{name} <> standing.{name}" for name in _SAID)
-    gaps = f"({with_gaps('records')})"
+    gaps = f"""(select * from ({with_gaps("records")})
+        where not gap_is_first or counted_since_ms >= {removed_before_ms})"""
     return f"""
         with records as (
             select {COLUMNS} from {new} union all select {COLUMNS} from {known} where not recovered

@@ -18,6 +18,8 @@ _CONFIGURATION: Final = {
     "delta.checkpointInterval": "20",
 }
 
+REMOVED_APP: Final = "tidied"
+"""Delta's `txn` name of the mark (epoch ms) before which rows of `usage_raw` are gone, as partition 0."""
 _SAID_AT_ONCE: Final = 50
 """Commits that are read at first: who asks mostly wants the newest."""
 
@@ -60,11 +62,17 @@ class Table:
 
     def rows_by_partition(self) -> dict[str, int]:
         """How many rows the newest version has in each of its partitions, as its files say."""
-        actions = DeltaTable(str(self.path)).get_add_actions(flatten=True)
-        found: dict[str, int] = {}
-        for file in pa.table(actions).to_pylist():
-            value = str(file[f"partition.{self.partition_by}"])
-            found[value] = found.get(value, 0) + (file["num_records"] or 0)
+        return {value: sum(rows) for value, rows in self._files().items()}
+
+    def files_by_partition(self) -> dict[str, int]:
+        """How many files those are."""
+        return {value: len(rows) for value, rows in self._files().items()}
+
+    def _files(self) -> dict[str, list[int]]:
+        """Rows of each file."""
+        found: dict[str, list[int]] = {}
+        for file in pa.table(DeltaTable(str(self.path)).get_add_actions(flatten=True)).to_pylist():
+            found.setdefault(str(file[f"partition.{self.partition_by}"]), []).append(file["num_records"] or 0)
         return found
 
     def replace(self, rows: pa.Table, where: str, said: msgspec.Struct) -> None:
@@ -105,6 +113,12 @@ class Table:
             keep_versions=sorted(set(keep_versions)),
         )
         return len(gone)
+
+
+def removed_before_ms(raw: Table) -> int:
+    """The mark of `usage_raw`; 0 before the first removal."""
+    found = DeltaTable(str(raw.path)).transaction_version(f"{REMOVED_APP}/0")
+    return 0 if found is None else int(found)
 
 
 def _document(text: str | None) -> Any:

@@ -52,6 +52,7 @@ class ScheduledJob(StrEnum):
     METER = "meter"
     ADVISE = "advise"
     CLOSE = "close"
+    TIDY = "tidy"
     LOAD = "load"
     COMPACT = "compact"
     AUDIT = "audit"
@@ -73,6 +74,7 @@ DEFAULTS: Final = {
     "meter": Default(ScheduledJob.METER, "*/5 * * * *"),
     "advise": Default(ScheduledJob.ADVISE, "17 3 * * *"),
     "close": Default(ScheduledJob.CLOSE, "41 4 * * *"),
+    "tidy": Default(ScheduledJob.TIDY, "23 5 * * *"),
 }
 """By name. They can be paused and changed, not removed."""
 

@@ -14,6 +14,8 @@ from ctl.options import parse_duration
 from ctl.output import Answer, in_facts
 from ctl.pipeline.metering import MeterSteps, ingest_into
 from ctl.pipeline.run import OperatorJob, say
+from pipeline.metering import KEEP_DAYS, KEEP_DAYS_MIN
+from runtime.clock import epoch_ms
 
 if TYPE_CHECKING:
     from pipeline.metering.batch import IngestFigures
@@ -69,6 +71,31 @@ def run_all(
             ("Bills made or changed", metered.bills.bills),
             ("Bills held", metered.bills.held),
             ("Adjustments", metered.bills.adjustments),
+        ],
+    )
+
+
+@meter.command("tidy")
+def tidy_records(
+    start_job: OperatorJob,
+    keep: Annotated[
+        int, typer.Option("--keep-days", min=KEEP_DAYS_MIN, help="After a month and its bills are closed.")
+    ] = KEEP_DAYS,
+) -> Answer:
+    """Remove records of months whose bills closed long ago, and join small files of usage_raw."""
+    from pipeline.metering.tidy import tidy
+
+    _import_datasets()
+    with start_job("meter", "tidy") as run:
+        figures = tidy(run.layout, run.progress, now_ms=epoch_ms(), keep_days=keep)
+    return in_facts(
+        asdict(figures),
+        [
+            ("Records are kept from", str(figures.removed_before)),
+            ("Rows removed", f"{figures.removed_rows:,}"),
+            ("Days whose files were joined", figures.joined_days),
+            ("Files", f"{figures.files_before:,} before, {figures.files_after:,} now"),
+            ("Files deleted", f"{figures.deleted_files:,}"),
         ],
     )
 

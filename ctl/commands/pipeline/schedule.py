@@ -36,7 +36,7 @@ def list_schedules(console: OperatorConsole) -> Answer:
         found,
         _COLUMNS,
         map(_row, found["items"]),
-        empty="Nothing is scheduled: `portico up --pipeline` runs meter, advise and close by themselves.",
+        empty="Nothing is scheduled: `portico up --pipeline` runs meter, advise, close, tidy by themselves.",
     )
 
 
