@@ -18,6 +18,7 @@ REFERENCES_MAX: Final = 30
 REFERRED_BYTES_MAX: Final = 2 * 1024 * 1024
 """Bytes of all that one schema refers to."""
 ACCEPT: Final = "application/vnd.schemaregistry.v1+json, application/json"
+_VERSION_MAX: Final = 1_000_000_000
 Ask: TypeAlias = Callable[[str], Awaitable[tuple[int, bytes]]]
 """GET of a path below the registry's URL: the answer's status and body. Raises: NotHadError."""
 
@@ -67,6 +68,8 @@ async def schema_of_subject(ask: Ask, subject: str, version: int | None = None) 
     """The newest of a subject, or the one of a version. Raises: NotHadError."""
     what = f"a schema of subject {subject}" + ("" if version is None else f" at version {version}")
     told = await _get(ask, _version(subject, "latest" if version is None else version), what)
+    if not 1 <= told.version <= _VERSION_MAX:
+        raise NotHadError(f"the schema registry's answer is no {what}")
     return SubjectSchema(told.version, await _whole(ask, told, what))
 
 

@@ -5,7 +5,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from ctl.bench import pipeline_advice, pipeline_lake, pipeline_metering, pipeline_mirror, servers
+from ctl.bench import (
+    pipeline_advice,
+    pipeline_decode,
+    pipeline_lake,
+    pipeline_metering,
+    pipeline_mirror,
+    servers,
+)
 from ctl.bench.measure import Say
 from ctl.bench.report import with_ratios
 from pipeline.errors import PipelineError
@@ -18,6 +25,11 @@ _SCRATCH_BYTES: Final = 4_000_000_000
 _PARTS: Final[dict[str, Callable[[Any, int, int, Say], dict[str, object]]]] = {
     "lake": lambda spark, rounds, megabytes, say: with_ratios(
         pipeline_lake.measure(spark, rounds, megabytes, say), pipeline_lake.OURS, pipeline_lake.PEERS[1:]
+    ),
+    "decode": lambda spark, rounds, megabytes, say: with_ratios(
+        pipeline_decode.measure(spark, rounds, megabytes, say),
+        pipeline_decode.OURS,
+        pipeline_decode.PEERS[1:],
     ),
     "mirror": lambda spark, rounds, megabytes, say: with_ratios(
         pipeline_mirror.measure(spark, rounds, megabytes, say),

@@ -1,5 +1,6 @@
 """Lake tables become typed rows and dead letters: every record is in exactly one, whatever is killed when."""
 
+import io
 import json
 import os
 import random
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import msgspec
 import pytest
 from deltalake import DeltaTable
@@ -19,6 +21,7 @@ from pyspark.sql import SparkSession
 from pipeline.errors import PipelineError
 from pipeline.lake.compact import compact
 from pipeline.lake.decode.job import DecodeResult, OnError, decode, redrive
+from pipeline.lake.decode.registry import RegistryAt, TopicSchemas
 from pipeline.lake.decode.schema import RecordSchema, read_schema
 from pipeline.lake.decode.target_tables import DEAD_KIND, DECODED_KIND, DecodeTables
 from pipeline.lake.lake_tables import LakeTable
@@ -26,6 +29,8 @@ from pipeline.layout import PipelineLayout
 from pipeline.progress import Silent
 from tests.integration.stack import ROOT
 from tests.pipeline.lake_tables import HOUR_MS, START_MS, LakeWriter, Record, now
+from tests.pipeline.stand_in_registry import Says, framed, stand_in_registry
+from tests.pipeline.stand_in_registry import schema as told_by
 
 
 def schema(fields: str, version: int = 1) -> RecordSchema:
@@ -58,10 +63,12 @@ class Decoding:
     def table(self) -> LakeTable:
         return self.lake.table
 
-    def decode(self, by: RecordSchema = STRICT, on_error: str = "dlq", **settings: Any) -> DecodeResult:
+    def decode(
+        self, by: RecordSchema | TopicSchemas = STRICT, on_error: str = "dlq", **settings: Any
+    ) -> DecodeResult:
         return decode(self.spark, self.layout, self.table, by, OnError(on_error), Silent(), **settings)
 
-    def redrive(self, by: RecordSchema, *classes: str) -> DecodeResult:
+    def redrive(self, by: RecordSchema | TopicSchemas, *classes: str) -> DecodeResult:
         return redrive(self.spark, self.layout, self.table, by, Silent(), classes)
 
     def path(self, kind: str) -> Path:
@@ -215,6 +222,59 @@ def test_a_kill_between_the_commits_of_a_redrive_leaves_every_record_in_one_plac
     assert (decoding.decoded(), decoding.open()) == (moved, left)
     assert decoding.decode(LOOSE).rows == 0
     assert (decoding.decoded(), decoding.open(), decoding.dead()) == (moved, left, left)
+
+
+def test_records_of_a_registry_are_decoded_while_their_schemas_change(decoding: Decoding) -> None:
+    def values(schema_id: int, told: dict[str, Any], first: int, *rows: dict[str, Any]) -> list[Record]:
+        found = []
+        for n, row in enumerate(rows):
+            out = io.BytesIO()
+            fastavro.schemaless_writer(out, fastavro.parse_schema(told), row)
+            found.append(Record(0, first + n, framed(schema_id, out.getvalue()), START_MS, b"k"))
+        return found
+
+    def avro(**fields: str) -> dict[str, Any]:
+        told = [{"name": name, "type": kind} for name, kind in fields.items()]
+        return {"type": "record", "name": "R", "fields": told}
+
+    first, third = avro(user="string", ms="int"), avro(ms="string")
+    second = avro(user="string", ms="long", geo="string")
+    with stand_in_registry() as registry:
+        schemas = TopicSchemas(RegistryAt(registry.url), "clicks")
+        registry.has(1, told_by(first), "clicks-value")
+        decoding.lake.load([*values(1, first, 0, {"user": "a", "ms": 1}), Record(0, 1, b"{}", START_MS)])
+        told = decoding.decode(schemas)
+        assert (told.decoded, told.errors) == (1, {"bad_framing": 1})
+
+        registry.has(2, told_by(second, version=2), "clicks-value")
+        decoding.lake.load(values(2, second, 2, {"user": "b", "ms": 2**40, "geo": "x"}))
+        decoding.lake.load(values(1, first, 3, {"user": "c", "ms": 3}))
+        decoding.decode(schemas)
+
+        registry.has(3, told_by(third, version=3), "clicks-value")
+        decoding.lake.load([*values(3, third, 4, {"ms": "4"}), *values(1, first, 5, {"user": "d", "ms": 5})])
+        told = decoding.decode(schemas)
+        assert told.errors == {"incompatible_schema": 1}
+        assert "'ms' is bigint in the table and string" in told.notes[0]
+
+        decoding.lake.load(values(9, first, 6, {"user": "e", "ms": 6}))
+        registry.says["/schemas/ids/9"] = Says(b"", 503)
+        with pytest.raises(PipelineError, match="answered 503 for schema 9"):
+            decoding.decode(schemas)
+        del registry.says["/schemas/ids/9"]
+        assert decoding.decode(schemas).errors == {"unknown_schema": 1}
+        registry.has(9, told_by(first))
+        told = decoding.redrive(TopicSchemas(RegistryAt(registry.url), "clicks"), "unknown_schema")
+        assert (told.decoded, told.dead_letters) == (1, 0)
+    found = [
+        (row["_offset"], row["user"], row["ms"], row["geo"], row["_schema_version"])
+        for row in decoding.rows(DECODED_KIND)
+    ]
+    assert sorted(found) == [
+        *((0, "a", 1, None, 1), (2, "b", 2**40, "x", 2), (3, "c", 3, None, 2)),
+        *((5, "d", 5, None, 2), (6, "e", 6, None, 2)),
+    ]
+    assert decoding.dead() == decoding.open() == [(0, 1), (0, 4)]
 
 
 def test_compacted_tables_are_decoded_no_second_time(decoding: Decoding) -> None:

@@ -184,6 +184,8 @@ CONSTANTS: Final[dict[str, tuple[str, ...]]] = {
         *("KEPT_MAX", "KEPT_BYTES_MAX", "KEPT_IN_ALL_MAX", "KEPT_IN_ALL_BYTES_MAX"),
     ),
     "runtime.schema_registry": ("REFERENCES_MAX", "REFERRED_BYTES_MAX"),
+    "pipeline.lake.decode.registry": ("ANSWER_BYTES_MAX", "ASK_S_MAX", "ASKING_S_MAX"),
+    "pipeline.lake.decode.registered": ("IDS_MAX", "NODES_MAX"),
     "tenants.tenant_http": ("LOOKUPS_MAX", "LOOKUPS_MAX_PER_TENANT", "LOOKUP_MS_MAX"),
     "tenants.alarm_lags": (
         *("GROUPS_OF_INSTANCE_MAX", "GROUPS_MAX", "COMMITTED_OF_INSTANCE_MAX"),

@@ -1,5 +1,6 @@
 """`portico pipeline decode`, `redrive`, `compact` and `expire`: lake tables and what is made of them."""
 
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,11 +14,13 @@ from contracts.units import format_bytes
 from ctl.errors import CommandError, usage
 from ctl.options import InstanceArgument
 from ctl.output import Answer, in_table, print_table
-from ctl.pipeline.run import JobRun, LakeJob
+from ctl.pipeline.run import JobRun, LakeJob, say
+from pipeline.errors import PipelineError
 from pipeline.lake.planning.compact_plan import RETENTION_H_MIN
 
 if TYPE_CHECKING:
     from pipeline.lake.decode.job import DecodeResult
+    from pipeline.lake.decode.registry import RegistryAt, TopicSchemas
     from pipeline.lake.decode.schema import RecordSchema
     from pipeline.lake.lake_tables import LakeTable
     from pipeline.progress import Progress
@@ -33,12 +36,33 @@ TopicNames = Annotated[
     list[str] | None, typer.Option("--topic", metavar="TOPIC", help="Repeat for several; default: all.")
 ]
 SchemaPath = Annotated[
-    Path,
+    Path | None,
     typer.Option(
         "--schema",
         metavar="FILE",
         help='Like {"version": 1, "format": "json", "fields": "user STRING NOT NULL, at TIMESTAMP"}.',
     ),
+]
+RegistryUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--registry",
+        metavar="URL",
+        help="Instead of --schema: a schema registry, with the newest schema in subject TOPIC-value.",
+    ),
+]
+RegistryConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--registry-config",
+        metavar="FILE",
+        help="A line like basic.auth.user.info=USER:PASSWORD or bearer.auth.token=TOKEN; "
+        "default: what PORTICO_REGISTRY_AUTH says, USER:PASSWORD.",
+    ),
+]
+MessageName = Annotated[
+    str,
+    typer.Option("--message", metavar="NAME", help="Of Protobuf, the table's message; default: the first."),
 ]
 Retention = Annotated[
     str,
@@ -62,7 +86,10 @@ def decode(
     start_job: LakeJob,
     instance: InstanceArgument,
     topic: TopicName,
-    schema: SchemaPath,
+    schema: SchemaPath = None,
+    registry: RegistryUrl = None,
+    registry_config: RegistryConfig = None,
+    message: MessageName = "",
     on_error: Annotated[
         str, typer.Option(metavar="dlq|drop|pause", help="What becomes of records that do not parse.")
     ] = "dlq",
@@ -70,11 +97,12 @@ def decode(
     """Decode what was loaded of a topic into a typed table; what does not parse becomes dead letters."""
     if on_error not in _ON_ERROR:
         raise usage(f"--on-error is dlq, drop or pause, not '{on_error}'")
+    at = _registry(schema, registry, registry_config)
     with start_job("decode", f"{instance} {topic}") as run:
         from pipeline.lake.decode.job import OnError
         from pipeline.lake.decode.job import decode as decode_table
 
-        found = _schema(schema)
+        found = _by(schema, at, topic, message)
         results = [
             decode_table(run.spark, run.layout, lake, found, OnError(on_error), progress)
             for lake, progress in _each(run, "decode", lakes_of(run, instance, [topic]))
@@ -86,7 +114,10 @@ def redrive(
     start_job: LakeJob,
     instance: InstanceArgument,
     topic: TopicName,
-    schema: SchemaPath,
+    schema: SchemaPath = None,
+    registry: RegistryUrl = None,
+    registry_config: RegistryConfig = None,
+    message: MessageName = "",
     error_classes: Annotated[
         list[str] | None,
         typer.Option(
@@ -97,10 +128,11 @@ def redrive(
     ] = None,
 ) -> Answer:
     """Decode a topic's dead letters again; those that parse now move to the decoded table."""
+    at = _registry(schema, registry, registry_config)
     with start_job("redrive", f"{instance} {topic}") as run:
         from pipeline.lake.decode.job import redrive as redrive_table
 
-        found = _schema(schema)
+        found = _by(schema, at, topic, message)
         results = [
             redrive_table(run.spark, run.layout, lake, found, progress, error_classes or ())
             for lake, progress in _each(run, "redrive", lakes_of(run, instance, [topic]))
@@ -231,14 +263,37 @@ def subject_of(*instances: str, topics: Sequence[str] | None) -> str:
     return ", ".join([*instances, *(topics or ())])[:300]
 
 
-def _schema(path: Path) -> "RecordSchema":
+def _registry(schema: Path | None, url: str | None, config: Path | None) -> "RegistryAt | None":
+    """Where a registry is; None: a schema file is used. Raises: CommandError."""
+    from pipeline.lake.decode.registry import registry_at
+
+    if (schema is None) == (url is None):
+        raise usage("name --schema with a file, or --registry with the URL of a schema registry")
+    if url is None:
+        return None
+    try:
+        return registry_at(url, "" if config is None else _read(config).decode(errors="replace"), os.environ)
+    except PipelineError as error:
+        raise usage(error.sentence) from error
+
+
+def _by(
+    schema: Path | None, at: "RegistryAt | None", topic: str, message: str
+) -> "RecordSchema | TopicSchemas":
+    from pipeline.lake.decode.registry import TopicSchemas
     from pipeline.lake.decode.schema import read_schema
 
+    if at is not None:
+        return TopicSchemas(at, topic, message)
+    assert schema is not None, "one of both is named"
+    return read_schema(_read(schema), str(schema))
+
+
+def _read(path: Path) -> bytes:
     try:
-        text = path.read_bytes()
+        return path.read_bytes()
     except OSError as error:
-        raise CommandError(f"the schema file {path} cannot be read: {error.strerror}") from error
-    return read_schema(text, str(path))
+        raise CommandError(f"the file {path} cannot be read: {error.strerror}") from error
 
 
 def lakes_of(run: JobRun, instance: str, topics: Sequence[str] | None) -> "list[LakeTable]":
@@ -299,6 +354,8 @@ def _show_decoded(results: "Sequence[DecodeResult]") -> None:
         empty="No tables.",
     )
     for each in results:
+        for note in each.notes:
+            say(note)
         if each.errors:
             rows = ([name, f"{count:,}"] for name, count in each.errors.most_common())
             print_table(["ERROR", "RECORDS"], rows, empty="")
@@ -320,6 +377,7 @@ def _decoded_document(result: "DecodeResult") -> dict[str, object]:
         "dropped": result.dropped,
         "errors": dict(result.errors),
         "unknown_fields": dict(result.unknown_fields),
+        "notes": result.notes,
         "totals": result.totals,
         "tables": result.tables,
     }

@@ -24,7 +24,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from pipeline.errors import PipelineError
 from pipeline.ingest.ranges import PartitionRange
 from pipeline.ingest.staging import StagedFile, must_be_whole, stage, staged_file, tasks_area
-from pipeline.lake.decode.schema import RecordSchema
+from pipeline.lake.decode.registry import TopicSchemas
+from pipeline.lake.decode.schema import IncompatibleError, RecordSchema, ValueFormat
 from pipeline.lake.decode.source import (
     Selection,
     Slice,
@@ -37,13 +38,24 @@ from pipeline.lake.decode.source import (
 )
 from pipeline.lake.decode.steps import REDRIVEN, STEP_ROWS, BatchSpan, plan_steps, positions_after
 from pipeline.lake.decode.target_tables import JOB_DECODE, JOB_REDRIVE, DecodeTables
-from pipeline.lake.decode.tasks import DEAD, DECODED, ERRORS, REPORT_DDL, UNKNOWN, TaskPlan, decode_task
+from pipeline.lake.decode.tasks import (
+    DEAD,
+    DECODED,
+    ERRORS,
+    REPORT_DDL,
+    SCHEMAS,
+    UNKNOWN,
+    TaskPlan,
+    decode_task,
+    naming_task,
+)
 from pipeline.lake.lake_tables import LakeTable
 from pipeline.layout import PipelineLayout
 from pipeline.progress import Progress
 from pipeline.schema.decoded import DEAD_PARTITION, DECODED_PARTITION
 from pipeline.spark_at import tasks_at_once
 from pipeline.store import AnyPath, of_text, open_parquet
+from runtime.protobuf_schemas import BadSchema
 
 _TASKS_PER_CORE: Final = 2
 _TIMES: Final = {DEAD_PARTITION, DECODED_PARTITION}
@@ -76,6 +88,8 @@ class DecodeResult:
     totals: dict[str, int] = field(default_factory=dict)
     tables: dict[str, str] = field(default_factory=dict)
     """Where they lie."""
+    notes: list[str] = field(default_factory=list)
+    """What somebody should look at."""
 
     def add(self, outcome: "Outcome", dropped: int = 0) -> None:
         """What a step has committed."""
@@ -115,7 +129,7 @@ def decode(
     spark: SparkSession,
     layout: PipelineLayout,
     lake: LakeTable,
-    schema: RecordSchema,
+    by: RecordSchema | TopicSchemas,
     on_error: OnError,
     progress: Progress,
     rows_max: int = STEP_ROWS,
@@ -126,13 +140,13 @@ def decode(
         tasks_area(layout.lake_staging) as area,
     ):
         tables.repair(spark, area)
-        tables.use_schema(schema)
+        result = DecodeResult(lake)
+        schema = _used(tables, by, result)
         source = lake_source(lake)
         steps = plan_steps(tables.positions(), source.loads_end, source.backfills_end, source.rows, rows_max)
         progress.planned(sum(_rows_of(step, source.rows) for step in steps))
-        result = DecodeResult(lake)
         for step in steps:
-            outcome = run_tasks(spark, source.slices, of_batches(step), schema, tables, area)
+            outcome = run_tasks(spark, source.slices, of_batches(step), schema, by, tables, area)
             _commit(tables, step, schema, on_error, outcome, result)
             result.tell(progress)
         result.totals, result.tables = tables.totals(), tables.paths()
@@ -143,7 +157,7 @@ def redrive(
     spark: SparkSession,
     layout: PipelineLayout,
     lake: LakeTable,
-    schema: RecordSchema,
+    by: RecordSchema | TopicSchemas,
     progress: Progress,
     error_classes: Sequence[str] = (),
 ) -> DecodeResult:
@@ -157,11 +171,12 @@ def redrive(
                 f"topic {lake.topic} was not decoded yet: start with `portico pipeline decode`"
             )
         tables.repair(spark, area)
-        tables.use_schema(schema)
+        result = DecodeResult(lake)
+        schema = _used(tables, by, result)
         progress.planned(tables.totals()["dead_letters"], "dead letters")
         path = tables.dead.path
         parts = slices_of(log_files(DeltaTable(str(path))), path, DEAD_PARTITION)
-        outcome = run_tasks(spark, parts, of_letters(error_classes), schema, tables, area)
+        outcome = run_tasks(spark, parts, of_letters(error_classes), schema, by, tables, area)
         others: list[StagedFile] = []
         if error_classes:  # those that are not tried stay as they are
             letters = spark.read.format("delta").load(str(path))
@@ -173,11 +188,31 @@ def redrive(
         document = tables.document(JOB_REDRIVE, (moved,), schema, figures, outcome.errors)
         tables.add_decoded(outcome.decoded, document)
         tables.replace_letters([*outcome.dead, *others], document)
-        result = DecodeResult(lake)
         result.add(outcome)
         result.tell(progress)
         result.totals, result.tables = tables.totals(), tables.paths()
         return result
+
+
+def _used(tables: DecodeTables, by: RecordSchema | TopicSchemas, result: DecodeResult) -> RecordSchema:
+    """What columns are: of a registry all that the table has. Raises: PipelineError.
+
+    A newest schema that is none, or changes a type, does not stop what others have written: the table stays,
+    and records that do not go into it are dead letters.
+    """
+    if isinstance(by, RecordSchema):
+        tables.use_schema(by)
+        return by
+    version = 0 if tables.schema is None else tables.schema.version
+    try:
+        found, newest = by.newest()
+        tables.use_schema(RecordSchema(found, ValueFormat.REGISTRY, newest.fields))
+        version = found
+    except (BadSchema, IncompatibleError) as error:
+        if tables.schema is None:
+            raise PipelineError(f"the newest schema of {by.subject} makes no table: {error}") from error
+        result.notes.append(f"the newest schema of {by.subject} does not go with the table: {error}")
+    return RecordSchema(version, ValueFormat.REGISTRY, tables.columns())
 
 
 def _rows_of(span: BatchSpan, sizes: dict[int, int]) -> int:
@@ -236,6 +271,7 @@ def run_tasks(
     parts: Sequence[Slice],
     selection: Selection,
     schema: RecordSchema,
+    by: RecordSchema | TopicSchemas,
     tables: DecodeTables,
     area: AnyPath,
 ) -> Outcome:
@@ -244,8 +280,11 @@ def run_tasks(
     folder = area / f"batch-{batch}"
     wanted = [each for each in parts if selection.may_have(each)]
     shares = bundles(wanted, tasks_at_once(spark) * _TASKS_PER_CORE)
-    plan = TaskPlan(schema, str(folder), lake.topic, lake.topic_id, batch, selection, shares)
+    plan = TaskPlan(schema, str(folder), lake.topic, lake.topic_id, batch, selection, shares, None)
     numbers = spark.range(len(shares), numPartitions=max(1, len(shares)))
+    if isinstance(by, TopicSchemas):
+        named = _counted(numbers.mapInArrow(naming_task(plan), REPORT_DDL).collect(), SCHEMAS)
+        plan = plan._replace(writers=by.writers([int(name) for name, _ in named.most_common()]))
     report = numbers.mapInArrow(decode_task(plan), REPORT_DDL).collect()
     return Outcome(
         _files(report, DECODED, folder),

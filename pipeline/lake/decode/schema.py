@@ -28,6 +28,12 @@ class ValueFormat(StrEnum):
     CONFLUENT_JSON = "confluent-json"
     CSV = "csv"
     TEXT = "text"
+    REGISTRY = "registry"
+    """Behind a zero byte and the id of a schema, which a registry has; no file says so."""
+
+
+class IncompatibleError(PipelineError):
+    """A field has another type, or another spelling, than the table's column of its name."""
 
 
 class SchemaFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -68,6 +74,8 @@ def read_schema(text: bytes, name: str) -> RecordSchema:
         raise PipelineError(
             f'the schema file {name} is not {{"version": 1, "fields": "name STRING, ..."}}: {error}'
         ) from error
+    if written.format is ValueFormat.REGISTRY:
+        raise PipelineError(f"the schema file {name} is not needed: --registry says where schemas are")
     return schema_of(written)
 
 
@@ -75,7 +83,7 @@ def schema_of(written: SchemaFile) -> RecordSchema:
     """A schema as it is used. Raises: PipelineError."""
     fields = parse_fields(written.fields)
     for each in fields:
-        if each.name.startswith(RESERVED_PREFIX):
+        if each.name.startswith(RESERVED_PREFIX) and written.format is not ValueFormat.REGISTRY:
             raise PipelineError(
                 f"the field '{each.name}' begins with '_', as Kafka's own columns do: name it otherwise"
             )
@@ -90,8 +98,12 @@ def schema_of(written: SchemaFile) -> RecordSchema:
 def check_change(old: RecordSchema, new: RecordSchema) -> None:
     """Whether records may be decoded with a schema after another was used. Raises: PipelineError.
 
-    Fields may be added and left out; none may change its type, as the table's column keeps it.
+    Fields may be added and left out; none may change its type, as the table's column keeps it. Who counts a
+    registry's versions is the registry.
     """
+    if ValueFormat.REGISTRY in (old.format, new.format):
+        check_columns(old.fields, new.fields)
+        return
     if new.version < old.version:
         raise PipelineError(
             f"the table was decoded with schema version {old.version}; version {new.version} is older"
@@ -105,13 +117,13 @@ def check_change(old: RecordSchema, new: RecordSchema) -> None:
 
 
 def check_columns(old: pa.Schema | pa.StructType, new: pa.Schema | pa.StructType, inside: str = "") -> None:
-    """Fields of the same name keep their types, also inside structs. Raises: PipelineError."""
+    """Fields of the same name keep their types, also inside structs. Raises: IncompatibleError."""
     before = {each.name.lower(): each for each in old}
     for each in new:
         if (known := before.get(each.name.lower())) is None:
             continue
         if known.name != each.name:
-            raise PipelineError(
+            raise IncompatibleError(
                 f"the field '{inside}{known.name}' is now written '{each.name}': keep the name"
             )
         _check_type(known.type, each.type, f"{inside}{each.name}")
@@ -124,10 +136,20 @@ def _check_type(old: pa.DataType, new: pa.DataType, path: str) -> None:
     elif before is not None and now is not None and old.id == new.id:
         _check_type(before, now, path)
     elif ddl_of(old) != ddl_of(new):
-        raise PipelineError(
+        raise IncompatibleError(
             f"the field '{path}' is {ddl_of(old)} in the table and {ddl_of(new)} in the new schema: a type "
             "cannot change; add a field of another name for it"
         )
+
+
+def missing_fields(table: pa.StructType | pa.Schema, fields: pa.StructType | pa.Schema) -> list[str]:
+    """Paths of fields that a table has no columns for."""
+    known = {each.name: each.type for each in table}
+    missing = [each.name for each in fields if each.name not in known]
+    for each in fields:
+        if pa.types.is_struct(each.type) and each.name in known:
+            missing += [f"{each.name}.{inner}" for inner in missing_fields(known[each.name], each.type)]
+    return missing
 
 
 def new_columns(table: pa.Schema | pa.StructType, wanted: pa.Schema | pa.StructType) -> list[pa.Field]:

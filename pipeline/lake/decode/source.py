@@ -19,7 +19,7 @@ from pipeline.schema.lake import LAKE_PARTITION_BY
 from pipeline.store import AnyPath, of_text, open_parquet
 
 _BATCH_ROWS: Final = 8192
-_COLUMNS: Final = ("partition", "offset", "timestamp", "key", "value", "headers")
+RECORD_COLUMNS: Final = ("partition", "offset", "timestamp", "key", "value", "headers")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -53,15 +53,13 @@ class Selection(NamedTuple):
             return True
         return any(low <= part.high and part.low <= high for low, high in self.bounds)
 
-    def chosen(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Those rows, with their `attempt`."""
-        found = rows.filter(self.rows)
-        attempts = (
+    def attempts(self, found: pa.RecordBatch) -> pa.Array:
+        """Which try this is, from 1."""
+        return (
             pc.add(found.column("attempt"), pa.scalar(1, pa.int32()))
             if self.again
             else pa.repeat(pa.scalar(1, pa.int32()), found.num_rows)
         )
-        return found.select([*_COLUMNS]).append_column("attempt", attempts)
 
 
 def of_batches(span: BatchSpan) -> Selection:
@@ -171,13 +169,15 @@ def bundles(parts: Iterable[Slice], count: int) -> list[list[Slice]]:
     return [sorted(share) for share in shares if share]
 
 
-def read_bundle(bundle: Iterable[Slice], selection: Selection) -> Iterator[pa.RecordBatch]:
-    """Rows in batches, with `attempt` and `event_hour`."""
-    columns = [*_COLUMNS, selection.column, *(["attempt"] if selection.again else [])]
+def read_bundle(
+    bundle: Iterable[Slice], selection: Selection, columns: Sequence[str] = RECORD_COLUMNS
+) -> Iterator[tuple[int | None, pa.RecordBatch]]:
+    """Rows in batches, each with its table's partition, and with their `attempt`."""
+    read = [*columns, selection.column, *(["attempt"] if selection.again else [])]
     for part in bundle:
         with open_parquet(of_text(part.path), coerce_int96_timestamp_unit="us") as file:
-            for batch in file.iter_batches(_BATCH_ROWS, row_groups=[part.row_group], columns=columns):
-                rows = selection.chosen(batch)
-                if rows.num_rows:
-                    hours = pa.repeat(pa.scalar(part.hour_us, pa.timestamp("us", tz="UTC")), rows.num_rows)
-                    yield rows.append_column("event_hour", hours)
+            for batch in file.iter_batches(_BATCH_ROWS, row_groups=[part.row_group], columns=read):
+                found = batch.filter(selection.rows)
+                if found.num_rows:
+                    rows = found.select([*columns]).append_column("attempt", selection.attempts(found))
+                    yield part.hour_us, rows

@@ -7,6 +7,7 @@ them in commits. Files of a task that failed are named by nobody.
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, Final, NamedTuple
@@ -17,9 +18,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline.lake.decode.ddl import columns_of
+from pipeline.lake.decode.registered import IDS_MAX, Writer, registry_reader
 from pipeline.lake.decode.schema import RecordSchema
 from pipeline.lake.decode.source import Selection, Slice, read_bundle
-from pipeline.lake.decode.values import DecodedBatch, decoder_of
+from pipeline.lake.decode.values import HEADER_BYTES, DecodedBatch, Fault, ValueDecoder, decoder_of
 from pipeline.schema.decoded import DEAD_LETTERS, DEAD_PARTITION, DECODED_PARTITION, KAFKA_COLUMNS
 from pipeline.store import AnyPath, move, of_text
 
@@ -27,13 +29,13 @@ DECODED: Final = "decoded"
 DEAD: Final = "dead_letters"
 ERRORS: Final = "errors"
 UNKNOWN: Final = "unknown_fields"
+SCHEMAS: Final = "schemas"
 OTHERS: Final = "(others)"
 """Stands for unknown fields beyond the first hundred names: their names are the records', not ours."""
 REPORT_DDL: Final = "kind string, name string, count bigint"
 _NAMES_MAX: Final = 100
-_WRITERS_MAX: Final = 32
 _GROUP_BYTES: Final = 32 * 1024 * 1024
-_WAITING_BYTES_MAX: Final = 128 * 1024 * 1024
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _REPORT: Final = pa.schema([("kind", pa.string()), ("name", pa.string()), ("count", pa.int64())])
 
 
@@ -49,34 +51,59 @@ class TaskPlan(NamedTuple):
     selection: Selection
     bundles: list[list[Slice]]
     """What each task reads, by its number."""
+    writers: dict[int, Writer | Fault] | None
+    """Schemas that records name; None: they are read by `schema`."""
 
 
 def decode_task(plan: TaskPlan) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """For `mapInArrow` over numbers of bundles: tells files, errors and unknown fields."""
 
+    return _task(plan, _run)
+
+
+def naming_task(plan: TaskPlan) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Tells the ids of schemas that most records name, with how many."""
+    return _task(plan, _names)
+
+
+def _task(
+    plan: TaskPlan, work: Callable[[TaskPlan, list[Slice]], Counter[tuple[str, str]]]
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in numbers:
             for number in batch.column(0).to_pylist():
-                yield _report(_run(plan, read_bundle(plan.bundles[number], plan.selection)))
+                yield _report(work(plan, plan.bundles[number]))
 
     return run
 
 
-def _run(plan: TaskPlan, batches: Iterable[pa.RecordBatch]) -> Counter[tuple[str, str]]:
-    decoder = decoder_of(plan.schema)
+def _names(plan: TaskPlan, bundle: list[Slice]) -> Counter[tuple[str, str]]:
+    counts: Counter[bytes] = Counter()
+    for _, batch in read_bundle(bundle, plan.selection, ("value",)):
+        heads = pc.value_counts(pc.binary_slice(batch.column("value"), 0, HEADER_BYTES))
+        for head, count in zip(*(part.to_pylist() for part in heads.flatten()), strict=True):
+            if head is not None and len(head) == HEADER_BYTES and head[0] == 0:
+                counts[head] += count
+    return Counter({(SCHEMAS, str(int.from_bytes(head[1:]))): n for head, n in counts.most_common(IDS_MAX)})
+
+
+def _run(plan: TaskPlan, bundle: list[Slice]) -> Counter[tuple[str, str]]:
+    decoder = (
+        decoder_of(plan.schema)
+        if plan.writers is None
+        else ValueDecoder(plan.schema.fields, registry_reader(plan.schema.fields, plan.writers))
+    )
     area = of_text(plan.area)
     decoded = HourFiles(area / DECODED, DECODED_PARTITION)
     dead = HourFiles(area / DEAD, DEAD_PARTITION)
     counts: Counter[tuple[str, str]] = Counter()
-    for batch in batches:
+    for hour_us, batch in read_bundle(bundle, plan.selection):
         found = decoder.decode(batch.column("value").to_pylist())
         assert len(found.good) + len(found.faults) == batch.num_rows, "a record is decoded or dead"
         if found.good:
-            source = batch.take(pa.array(found.good))
-            decoded.add(decoded_rows(plan, source, found), source.column("event_hour"))
+            decoded.add(decoded_rows(plan, batch.take(pa.array(found.good)), found), hour_us)
         if found.faults:
-            letters = batch.take(pa.array(found.faults))
-            dead.add(dead_rows(plan, letters, found), letters.column("event_hour"))
+            dead.add(dead_rows(plan, batch.take(pa.array(found.faults)), found), hour_us)
         counts.update((ERRORS, fault.error_class) for fault in found.faults.values())
         _count_unknown(counts, found)
     for kind, files in ((DECODED, decoded), (DEAD, dead)):
@@ -113,7 +140,7 @@ def decoded_rows(plan: TaskPlan, source: pa.RecordBatch, found: DecodedBatch) ->
 def dead_rows(plan: TaskPlan, letters: pa.RecordBatch, found: DecodedBatch) -> pa.Table:
     """Rows of the dead-letter table, without the partition column; `letters` are the ones with faults."""
     faults = list(found.faults.values())
-    known = {name: letters.column(name) for name in letters.schema.names if name != DEAD_PARTITION} | {
+    known = {name: letters.column(name) for name in letters.schema.names} | {
         "topic": plan.topic,
         "topic_id": plan.topic_id,
         "schema_id": plan.schema.id,
@@ -141,62 +168,60 @@ def _table(known: dict[str, Any], schema: pa.Schema, rows: int) -> pa.Table:
 
 
 class HourFiles:
-    """Files of one kind, one or more for each hour; rows wait until there is enough for a row group."""
+    """Files of one kind, each of an hour; rows wait until there are enough for a row group."""
 
     def __init__(self, root: AnyPath, column: str) -> None:
         self._root = root
         self._column = column
-        self._waiting: dict[Any, list[pa.Table]] = {}
-        self._waiting_bytes: Counter[Any] = Counter()
-        self._writers: dict[Any, tuple[AnyPath, Path, pq.ParquetWriter]] = {}
-        """Where a file goes, and where it is written: a store takes whole files."""
+        self._hour_us: int | None = None
+        self._waiting: list[pa.Table] = []
+        self._writer: tuple[AnyPath, Path, pq.ParquetWriter] | None = None
+        """Where the file goes, and where it is written: a store takes whole files."""
         self._rows: Counter[str] = Counter()
 
-    def add(self, rows: pa.Table, hours: pa.Array) -> None:
-        """Rows and the hour of each."""
-        found = pc.unique(hours)
-        for hour in found:
-            part = rows if len(found) == 1 else rows.filter(_equal(hours, hour))
-            key = hour.as_py()
-            self._waiting.setdefault(key, []).append(part)
-            self._waiting_bytes[key] += part.nbytes
-            if self._waiting_bytes[key] >= _GROUP_BYTES:
-                self._write(key)
-        while self._waiting_bytes.total() >= _WAITING_BYTES_MAX:
-            self._write(self._waiting_bytes.most_common(1)[0][0])
+    def add(self, rows: pa.Table, hour_us: int | None) -> None:
+        """Rows of one hour: another one begins another file."""
+        if hour_us != self._hour_us:
+            self.close()
+            self._hour_us = hour_us
+        self._waiting.append(rows)
+        if sum(each.nbytes for each in self._waiting) >= _GROUP_BYTES:
+            self._write()
 
     def close(self) -> Counter[str]:
         """Rows of every file by its path."""
-        for key in list(self._waiting):
-            self._write(key)
-        for key in list(self._writers):
-            self._end(key)
+        self._write()
+        if self._writer is not None:
+            path, here, writer = self._writer
+            self._writer = None
+            writer.close()
+            if here != path:
+                move(here, path)
+                here.parent.rmdir()
         return self._rows
 
-    def _write(self, key: Any) -> None:
-        rows = pa.concat_tables(self._waiting.pop(key))
-        del self._waiting_bytes[key]
-        if key not in self._writers:
-            if len(self._writers) == _WRITERS_MAX:
-                self._end(next(iter(self._writers)))
-            text = "__HIVE_DEFAULT_PARTITION__" if key is None else quote(key.strftime("%Y-%m-%d %H:%M:%S"))
-            folder = self._root / f"{self._column}={text}"
+    def _write(self) -> None:
+        if not self._waiting:
+            return
+        rows = pa.concat_tables(self._waiting)
+        self._waiting.clear()
+        if self._writer is None:
+            folder = self._root / f"{self._column}={_hour_text(self._hour_us)}"
             folder.mkdir(parents=True, exist_ok=True)
             path = folder / f"part-{uuid.uuid4()}.zstd.parquet"
             here = path if isinstance(path, Path) else Path(mkdtemp()) / path.name
-            writer = pq.ParquetWriter(here, rows.schema, compression="zstd", compression_level=1)
-            self._writers[key] = (path, here, writer)
-        path, _, writer = self._writers[key]
+            self._writer = (
+                path,
+                here,
+                pq.ParquetWriter(here, rows.schema, compression="zstd", compression_level=1),
+            )
+        path, _, writer = self._writer
         writer.write_table(rows)
         self._rows[str(path)] += rows.num_rows
 
-    def _end(self, key: Any) -> None:
-        path, here, writer = self._writers.pop(key)
-        writer.close()
-        if here != path:
-            move(here, path)
-            here.parent.rmdir()
 
-
-def _equal(hours: pa.Array, hour: pa.Scalar) -> pa.Array:
-    return pc.equal(hours, hour) if hour.is_valid else pc.is_null(hours)
+def _hour_text(hour_us: int | None) -> str:
+    """As Spark names a folder."""
+    if hour_us is None:
+        return "__HIVE_DEFAULT_PARTITION__"
+    return quote((_EPOCH + timedelta(microseconds=hour_us)).replace(tzinfo=None).isoformat(" "))

@@ -25,7 +25,7 @@ _FLOAT_MAX: Final = 3.4028235677973366e38
 _UNKNOWN_MAX: Final = 20
 _NAME_LENGTH_MAX: Final = 200
 _MESSAGE_LENGTH_MAX: Final = 500
-_HEADER_BYTES: Final = 5
+HEADER_BYTES: Final = 5
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
@@ -74,11 +74,10 @@ Fit: TypeAlias = Callable[[Any], Any]
 
 
 class ValueDecoder:
-    """Decodes values with one schema."""
+    """Makes columns of the documents that a reader has for their fields."""
 
     def __init__(self, fields: pa.Schema, read: Read) -> None:
         self._kind = pa.struct(columns_of(fields))
-        self._fit = fit_of(self._kind, "$")
         self._read = read
 
     def decode(self, values: Sequence[bytes | None]) -> DecodedBatch:
@@ -87,14 +86,12 @@ class ValueDecoder:
         good: list[int] = []
         unknown: list[list[str] | None] = []
         faults: dict[int, Fault] = {}
-        read, fit = self._read, self._fit
+        read = self._read
         for index, value in enumerate(values):
             try:
                 if value is None:
                     raise FaultError(NULL_VALUE, "the record has no value")
                 row, strange = read(value)
-                if fit is not None:
-                    fit(row)
             except FaultError as error:
                 faults[index] = error.fault
                 continue
@@ -106,7 +103,20 @@ class ValueDecoder:
 
 def decoder_of(schema: RecordSchema) -> ValueDecoder:
     """By a schema that somebody wrote."""
-    return ValueDecoder(schema.fields, _reader(schema))
+    return ValueDecoder(schema.fields, fitted(_reader(schema), schema.fields))
+
+
+def fitted(read: Read, fields: pa.Schema) -> Read:
+    """A reader whose documents Arrow takes."""
+    fit = _struct_fit(fields, "$")
+    if fit is None:
+        return read
+
+    def fitting(value: bytes) -> tuple[Document, list[str] | None]:
+        document, unknown = read(value)
+        return fit(document), unknown
+
+    return fitting
 
 
 def _reader(schema: RecordSchema) -> Read:
@@ -120,13 +130,15 @@ def _reader(schema: RecordSchema) -> Read:
             return _csv_reader(schema.fields)
         case ValueFormat.TEXT:
             return _text_reader(schema.fields.names[0])
+        case ValueFormat.REGISTRY:
+            raise AssertionError("its values are read by the schemas that they name")
 
 
 def header_of(value: bytes) -> int:
     """Bytes in front of the data. Raises: FaultError."""
-    if len(value) < _HEADER_BYTES or value[0] != 0:
+    if len(value) < HEADER_BYTES or value[0] != 0:
         raise FaultError(BAD_FRAMING, "the value does not begin with a zero byte and a 4-byte schema id")
-    return _HEADER_BYTES
+    return HEADER_BYTES
 
 
 def json_reader(fields: pa.Schema) -> Read:
@@ -259,18 +271,18 @@ _SCALARS: Final[dict[pa.DataType, Any]] = {
 }
 
 
-def fit_of(kind: pa.DataType, path: str) -> Fit | None:
+def _fit_of(kind: pa.DataType, path: str) -> Fit | None:
     """What values of a type need before Arrow takes them; None: nothing."""
     if pa.types.is_decimal(kind):
         return _decimal_fit(kind, path)
     if pa.types.is_timestamp(kind):
         return _timestamp_fit(path)
     if kind == JSON_TEXT:
-        return lambda value: msgspec.json.encode(value).decode()
+        return lambda value: value if isinstance(value, str) else msgspec.json.encode(value).decode()
     if pa.types.is_struct(kind):
         return _struct_fit(kind, path)
     items = items_of(kind)
-    fit = None if items is None else fit_of(items, f"{path}[...]")
+    fit = None if items is None else _fit_of(items, f"{path}[...]")
     if fit is None:
         return None
     if pa.types.is_map(kind):
@@ -278,9 +290,9 @@ def fit_of(kind: pa.DataType, path: str) -> Fit | None:
     return lambda value: [None if each is None else fit(each) for each in value]
 
 
-def _struct_fit(kind: pa.StructType, path: str) -> Fit | None:
+def _struct_fit(kind: pa.Schema | pa.StructType, path: str) -> Fit | None:
     """In their place."""
-    found = [(each.name, fit_of(each.type, f"{path}.{each.name}")) for each in kind]
+    found = [(each.name, _fit_of(each.type, f"{path}.{each.name}")) for each in kind]
     fits = [(name, fit) for name, fit in found if fit is not None]
 
     def fit(value: Document) -> Document:

@@ -210,6 +210,8 @@ def test_what_is_no_age_is_wrong_usage(text: str) -> None:
             ["decode", "x", "--topic", "t", "--schema", "f", "--on-error", "skip"],
             "--on-error is dlq, drop or",
         ),
+        (["decode", "x", "--topic", "t"], "--schema with a file, or --registry"),
+        (["redrive", "x", "--topic", "t", "--registry", "https://u:p@x"], "without a user"),
         (["expire", "x", "--older-than", "soon"], "no age like 30d"),
         (["expire", "x", "--older-than", "1d", "--retention", "2h"], "at least 24h"),
         (["compact", "x", "--table", "bronze"], "--table is lake, decoded or dead_letters"),
