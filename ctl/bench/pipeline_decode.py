@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from contracts.registered_schemas import SchemaText
 from ctl.bench import servers
-from ctl.bench.measure import Say, Spread, seconds_of
+from ctl.bench.measure import Say, Spread, cpu_seconds
 from pipeline.lake.decode.registered import Writer, writer_of
 from pipeline.lake.decode.schema import RecordSchema, ValueFormat, read_schema
 from pipeline.lake.decode.source import of_batches, slices_of
@@ -56,7 +57,9 @@ _HEADER: Final = b"\x00\x00\x00\x00\x01"
 
 
 def measure(spark: SparkSession, rounds: int, megabytes: int, say: Say) -> dict[str, object]:
-    """MiB of values a second; `report.with_ratios(..., OURS, PEERS[1:])` adds the ratio."""
+    """MiB of values for a second of CPU; `report.with_ratios(..., OURS, PEERS[1:])` adds the ratio."""
+    jvm: Any = spark._jvm
+    jvm_pid = int(jvm.java.lang.ProcessHandle.current().pid())
     needed = 4 * megabytes * 1_000_000
     with tempfile.TemporaryDirectory(dir=servers.scratch_parent(needed)) as name:
         root = Path(name)
@@ -68,11 +71,11 @@ def measure(spark: SparkSession, rounds: int, megabytes: int, say: Say) -> dict[
         registered = RecordSchema(1, ValueFormat.REGISTRY, writer.fields)
         json_file, avro_file = _file(root / "json", as_json), _file(root / "avro", as_avro)
         works: dict[str, dict[str, tuple[int, Callable[[], object]]]] = {
-            "JSON, MiB/s of one core": {
+            "JSON, MiB per CPU s": {
                 OURS: (sum(map(len, as_json)), lambda: _decode(json_file, schema, None)),
                 PEERS[1]: (sum(map(len, as_json)), lambda: _from_json(spark, json_file)),
             },
-            "Avro behind a registry's header, MiB/s of one core": {
+            "Avro behind a registry's header, MiB per CPU s": {
                 OURS: (sum(map(len, as_avro)), lambda: _decode(avro_file, registered, {1: writer}))
             },
         }
@@ -83,7 +86,10 @@ def measure(spark: SparkSession, rounds: int, megabytes: int, say: Say) -> dict[
             for turn in range(rounds + 1):
                 for peer, (size_bytes, work) in peers.items():
                     say(f"decode: {case}, {peer}, round {turn} of {rounds}")
-                    rate = size_bytes / 2**20 / seconds_of(work)
+                    pid = os.getpid() if peer == OURS else jvm_pid
+                    used_s = cpu_seconds(pid)
+                    work()
+                    rate = size_bytes / 2**20 / (cpu_seconds(pid) - used_s)
                     if turn:  # the first warms up
                         rates[peer].append(rate)
             results[case] = {peer: Spread.of(found) for peer, found in rates.items()}

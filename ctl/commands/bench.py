@@ -73,7 +73,9 @@ def pipeline(
     megabytes: Megabytes = 500,
     part: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Only lake, decode, mirror, metering or advice; repeat for several."),
+        typer.Option(
+            metavar="NAME", help="Only lake, decode, mirror, metering or advice; repeat for several."
+        ),
     ] = None,
     json: Json = None,
 ) -> None:
