@@ -34,7 +34,7 @@ _FIELDS: Final = (
     "user STRING, url STRING, at BIGINT, ms BIGINT, score DOUBLE, ok BOOLEAN, tags ARRAY<STRING>, "
     "geo STRUCT<lat: DOUBLE, lon: DOUBLE>, agent STRING, body STRING, n1 BIGINT, n2 BIGINT"
 )
-_AVRO: Final[dict[str, Any]] = {
+_AVRO: Final[dict[str, object]] = {
     "type": "record",
     "name": "View",
     "fields": [
@@ -96,7 +96,7 @@ def measure(spark: SparkSession, rounds: int, megabytes: int, say: Say) -> dict[
         return results
 
 
-def _row(n: int) -> dict[str, Any]:
+def _row(n: int) -> dict[str, object]:
     return {
         "user": f"user-{n % 5000}",
         "url": f"https://shop.example.com/articles/{n * 7919 % 100_000}?from=search&page={n % 9}",
@@ -113,7 +113,7 @@ def _row(n: int) -> dict[str, Any]:
     }
 
 
-def _avro(row: dict[str, Any]) -> bytes:
+def _avro(row: dict[str, object]) -> bytes:
     out = io.BytesIO()
     fastavro.schemaless_writer(out, _AVRO, row)
     return _HEADER + out.getvalue()
