@@ -6,7 +6,14 @@ from collections.abc import Iterable
 from concurrent.futures import Future
 from typing import Any, Final, NamedTuple
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import (
     AdminClient,
     ConfigResource,
@@ -63,18 +70,18 @@ class Cluster:
         self._fault: Any = None
         wanted = {"error_cb": self._failed, "socket.connection.setup.timeout.ms": 5_000}
         try:
-            self.admin: Any = AdminClient(settings(address, wanted))
+            self._admin: Any = AdminClient(settings(address, wanted))
         except KafkaException as error:
             raise PipelineError(f"--{side}-config: {error.args[0].str()}") from error
 
     def _failed(self, error: Any) -> None:
         self._fault = error
 
-    def result(self, future: "Future[Any]", doing: str, *, admits: Iterable[int] = ()) -> Any:
+    def _result(self, future: "Future[Any]", doing: str, *, admits: Iterable[int] = ()) -> Any:
         """What came of a request; None after an error that is admitted."""
         self._fault = None
         while not future.done():
-            self.admin.poll(_POLL_S)
+            self._admin.poll(_POLL_S)
             if self._fault is not None and is_lasting(self._fault.code()):
                 raise failure_of(self._fault, f"{doing} at the {self.side}")
         try:
@@ -96,15 +103,15 @@ class Cluster:
 
     def cluster_id(self) -> str:
         """An instance's id, or a Kafka's cluster id."""
-        told = self.result(
-            self.admin.describe_cluster(request_timeout=_TIMEOUT_S), "asking for the cluster id"
+        told = self._result(
+            self._admin.describe_cluster(request_timeout=_TIMEOUT_S), "asking for the cluster id"
         )
         return str(told.cluster_id or "")
 
     def names(self) -> list[str]:
         """Of all topics that this client may know of."""
         try:
-            return sorted(self.admin.list_topics(timeout=_TIMEOUT_S).topics)
+            return sorted(self._admin.list_topics(timeout=_TIMEOUT_S).topics)
         except KafkaException as error:
             raise failure_of(error.args[0], f"listing topics at the {self.side}") from error
 
@@ -114,10 +121,10 @@ class Cluster:
         wanted = list(names)
         if not wanted:
             return View({}, {})
-        asked = self.admin.describe_topics(TopicCollection(wanted), request_timeout=_TIMEOUT_S)
+        asked = self._admin.describe_topics(TopicCollection(wanted), request_timeout=_TIMEOUT_S)
         for name, future in asked.items():
             try:
-                told = self.result(future, f"topic '{name}'", admits=_ABSENT)
+                told = self._result(future, f"topic '{name}'", admits=_ABSENT)
             except Paused as error:
                 refused[name] = str(error)
                 continue
@@ -139,10 +146,10 @@ class Cluster:
         if not wanted:
             return {}
         isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-        asked = self.admin.list_offsets(wanted, isolation_level=isolation, request_timeout=_TIMEOUT_S)
+        asked = self._admin.list_offsets(wanted, isolation_level=isolation, request_timeout=_TIMEOUT_S)
         found = {}
         for place, future in asked.items():
-            told = self.result(future, f"offsets of {place.topic}-{place.partition}", admits=_ABSENT)
+            told = self._result(future, f"offsets of {place.topic}-{place.partition}", admits=_ABSENT)
             if told is not None:
                 found[place.topic, place.partition] = int(told.offset)
         return found
@@ -157,21 +164,38 @@ class Cluster:
     def configs(self, topic: str) -> Configs:
         """All configs of a topic."""
         resource = ConfigResource(ResourceType.TOPIC, topic)
-        (future,) = self.admin.describe_configs([resource], request_timeout=_TIMEOUT_S).values()
-        entries = self.result(future, f"configs of '{topic}'")
+        (future,) = self._admin.describe_configs([resource], request_timeout=_TIMEOUT_S).values()
+        entries = self._result(future, f"configs of '{topic}'")
         return {name: (entry.value, not entry.is_default) for name, entry in entries.items()}
 
     def create(self, topic: str, partitions: int, configs: dict[str, str]) -> None:
         """Create a topic, unless somebody else did."""
         new = NewTopic(topic, partitions, -1, config=configs)
-        (future,) = self.admin.create_topics([new], request_timeout=_TIMEOUT_S).values()
-        self.result(future, f"creating topic '{topic}'", admits={KafkaError.TOPIC_ALREADY_EXISTS})
+        (future,) = self._admin.create_topics([new], request_timeout=_TIMEOUT_S).values()
+        self._result(future, f"creating topic '{topic}'", admits={KafkaError.TOPIC_ALREADY_EXISTS})
 
     def grow(self, topic: str, partitions: int) -> None:
         """Add partitions."""
         wanted = [NewPartitions(topic, partitions)]
-        (future,) = self.admin.create_partitions(wanted, request_timeout=_TIMEOUT_S).values()
-        self.result(future, f"adding partitions to '{topic}'")
+        (future,) = self._admin.create_partitions(wanted, request_timeout=_TIMEOUT_S).values()
+        self._result(future, f"adding partitions to '{topic}'")
+
+    def committed(self, group: str) -> dict[Place, int]:
+        """What a group has committed."""
+        asked = self._admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
+        (future,) = asked.values()
+        told = self._result(future, f"offsets of group '{group}'").topic_partitions
+        return {(place.topic, place.partition): place.offset for place in told if place.offset >= 0}
+
+    def commit(self, group: str, offsets: dict[Place, int]) -> None:
+        """Commit offsets of a group that nobody is in."""
+        places = [TopicPartition(*place, offset) for place, offset in offsets.items()]
+        request = ConsumerGroupTopicPartitions(group, places)
+        (future,) = self._admin.alter_consumer_group_offsets([request]).values()
+        doing = f"committing offsets of group '{group}'"
+        for place in self._result(future, doing).topic_partitions:
+            if place.error is not None:
+                raise failure_of(place.error, doing)
 
     def wait_for(self, name: str, partitions: int) -> Topic:
         """Until all partitions of a new topic have leaders. Raises: Unreachable."""

@@ -12,8 +12,18 @@ from pipeline.mirror.planning.progress import Progress
 from pipeline.mirror.planning.tracks import Track
 from pipeline.mirror.planning.units import Unit, is_mirrored, target_name
 from pipeline.mirror.task import source_changed
-from pipeline.mirror.topics import ensure_target_topic
 
+_COPIED: Final = (
+    "cleanup.policy",
+    "retention.ms",
+    "retention.bytes",
+    "max.message.bytes",
+    "delete.retention.ms",
+    "min.compaction.lag.ms",
+    "max.compaction.lag.ms",
+)
+"""What says which records a topic keeps. message.timestamp.type is not among them: with LogAppendTime the
+target would replace the timestamps that are mirrored."""
 _LOG_APPEND_TIME: Final = "LogAppendTime"
 _DEFAULT_BATCH_BYTES: Final = 1024 * 1024
 _AS_THEY_COME: Final = "producer"
@@ -93,7 +103,7 @@ class Discovery:
             for partition in range(topic.partitions)
         ]
         known = any(unit.key in progress.positions for unit in units)
-        copy = ensure_target_topic(self._source, self._target, topic, name, known=known)
+        copy = self._copy_of(topic, name, known=known)
         self._refuse_older_source(units[0], copy, progress)
         bytes_max = self._look_at_configs(name)
         codec = self._codec(topic.name)
@@ -110,6 +120,29 @@ class Discovery:
                 track.see(position)
                 track.start = track.reached
             tracks[unit.key] = track
+
+    def _copy_of(self, topic: Topic, name: str, *, known: bool) -> Topic:
+        """The target topic with as many partitions as the source's. `known`: this mirror has written to it,
+        so that partitions it lacks were added at the source."""
+        found = self._target.topic(name)
+        if found is None:
+            configs = {
+                key: value
+                for key, (value, is_set) in self._source.configs(topic.name).items()
+                if key in _COPIED and is_set and value is not None
+            }
+            self._target.create(name, topic.partitions, configs)
+            return self._target.wait_for(name, topic.partitions)
+        if found.partitions >= topic.partitions:
+            return found
+        if not known:
+            raise PipelineError(
+                f"topic '{name}' at the target has {found.partitions} partitions, '{topic.name}' at the"
+                f" source has {topic.partitions}: add partitions at the target, or mirror to another name"
+                " with --rename"
+            )
+        self._target.grow(name, topic.partitions)
+        return self._target.wait_for(name, topic.partitions)
 
     def _refuse_older_source(self, unit: Unit, copy: Topic, progress: Progress) -> None:
         """The copy must not hold records of an earlier topic of the same name."""

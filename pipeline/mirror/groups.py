@@ -5,18 +5,15 @@ A pair of the offset map says where to look; the lineage headers of the records 
 
 import time
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
-
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from typing import Final, NamedTuple
 
 from pipeline.mirror.clients import PartitionReader
 from pipeline.mirror.cluster import EARLIEST, Cluster
-from pipeline.mirror.planning.errors import Unreachable
+from pipeline.mirror.planning.errors import Paused, Unreachable
 from pipeline.mirror.planning.lineage import source_offset
 from pipeline.mirror.planning.progress import Position, Progress
 from pipeline.mirror.planning.units import Unit
 
-_TIMEOUT_S: Final = 30.0
 _LOOK_S: Final = 60.0
 
 
@@ -37,7 +34,7 @@ class GroupTranslator:
         self._source = source
         self._target = target
         self._say = say
-        self._said: set[str] = set()
+        """Tells people, once."""
         self._known: dict[tuple[str, int], int] = {}
 
     def carry_over(self, groups: list[str], units: list[Unit], progress: Progress) -> list[Translated]:
@@ -46,13 +43,13 @@ class GroupTranslator:
         for group in groups:
             try:
                 done += self._carry_over(group, units, progress)
-            except KafkaException as error:
-                self._say_once(f"group '{group}' is not carried over: {error.args[0].str()}")
+            except (Paused, Unreachable) as error:
+                self._say(f"group '{group}' is not carried over: {error}")
         return done
 
     def _carry_over(self, group: str, units: list[Unit], progress: Progress) -> list[Translated]:
-        at_source = _committed(self._source.admin, group)
-        at_target = _committed(self._target.admin, group)
+        at_source = self._source.committed(group)
+        at_target = self._target.committed(group)
         translated = []
         for unit in units:
             committed = at_source.get((unit.topic, unit.partition))
@@ -67,14 +64,9 @@ class GroupTranslator:
             if each.target_offset > at_target.get((each.topic, each.partition), -1)
         ]
         if not at_source:
-            self._say_once(f"group '{group}' has committed nothing at the source")
+            self._say(f"group '{group}' has committed nothing at the source")
         if ahead:
-            places = [TopicPartition(each.topic, each.partition, each.target_offset) for each in ahead]
-            request = ConsumerGroupTopicPartitions(group, places)
-            (future,) = self._target.admin.alter_consumer_group_offsets([request]).values()
-            for place in future.result(_TIMEOUT_S).topic_partitions:
-                if place.error is not None:
-                    raise KafkaException(place.error)
+            self._target.commit(group, {(each.topic, each.partition): each.target_offset for each in ahead})
         return translated
 
     def _translate(self, unit: Unit, committed: int, position: Position, progress: Progress) -> int:
@@ -107,14 +99,3 @@ class GroupTranslator:
         finally:
             reader.close()
         return position.target_position
-
-    def _say_once(self, sentence: str) -> None:
-        if sentence not in self._said:
-            self._said.add(sentence)
-            self._say(sentence)
-
-
-def _committed(admin: Any, group: str) -> dict[tuple[str, int], int]:
-    (future,) = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
-    places = future.result(_TIMEOUT_S).topic_partitions
-    return {(place.topic, place.partition): place.offset for place in places if place.offset >= 0}

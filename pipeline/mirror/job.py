@@ -23,9 +23,8 @@ from pipeline.mirror.planning.errors import Fenced, Paused, Stopped, Unreachable
 from pipeline.mirror.planning.progress import Progress
 from pipeline.mirror.planning.tracks import FENCED_MAX, Plan, Track, due, lag_seconds, unfinished
 from pipeline.mirror.planning.units import Outcome, State, check_rename
-from pipeline.mirror.read_progress import ProgressReader
+from pipeline.mirror.read_progress import ProgressReader, ensure_progress_topic
 from pipeline.mirror.task import mirror_partition
-from pipeline.mirror.topics import ensure_progress_topic
 from pipeline.progress import Progress as Shown
 
 if TYPE_CHECKING:
@@ -101,7 +100,7 @@ class _Driver:
         self._source = Cluster(request.source_address, "source")
         self._target = Cluster(request.target_address, "target")
         self._discovery = Discovery(request, self._source, self._target, say)
-        self._groups = GroupTranslator(self._source, self._target, say)
+        self._groups = GroupTranslator(self._source, self._target, self._say_once)
         self._progress = Progress()
         self._reader = ProgressReader(self._target, self._progress)
         self._tracks: dict[str, Track] = {}

@@ -9,7 +9,19 @@ from pipeline.mirror.planning.errors import Unreachable
 from pipeline.mirror.planning.progress import PROGRESS_PARTITION, PROGRESS_TOPIC, Progress
 
 _PLACE: Final = (PROGRESS_TOPIC, PROGRESS_PARTITION)
+_CONFIGS: Final = {
+    "cleanup.policy": "compact",
+    "segment.bytes": str(16 * 1024 * 1024),
+    "min.cleanable.dirty.ratio": "0.2",
+}
 _WITHIN_S: Final = TRANSACTION_TIMEOUT_S + 10
+
+
+def ensure_progress_topic(target: Cluster) -> None:
+    """The topic that the mirror keeps its progress in."""
+    if target.topic(PROGRESS_TOPIC) is None:
+        target.create(PROGRESS_TOPIC, 1, _CONFIGS)
+        target.wait_for(PROGRESS_TOPIC, 1)
 
 
 class ProgressReader:
