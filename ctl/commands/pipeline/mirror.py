@@ -86,7 +86,8 @@ def _side(run: JobRun, name: str, bootstrap: str | None, config_file: Path | Non
     from pipeline.mirror.planning.address import BOOTSTRAP, Address, check_bootstrap, parse_client_config
 
     config = {} if config_file is None else parse_client_config(_text(config_file), str(config_file))
-    bootstrap = bootstrap or config.pop(BOOTSTRAP, None)
+    named = config.pop(BOOTSTRAP, None)
+    bootstrap = bootstrap or named
     if bootstrap is not None:
         check_bootstrap(bootstrap)
         return name, Address(bootstrap, config)
