@@ -53,6 +53,6 @@ def test_what_is_wrong_with_a_file_is_told_without_its_values(file: Path, tmp_pa
     with pytest.raises(PipelineError, match="'nowhere' is not HOST:PORT"):
         _side(RUN, "other", None, file)
     file.write_text("secret")
-    with pytest.raises(PipelineError, match="line 1 of .* is not NAME=VALUE") as refused:
+    with pytest.raises(PipelineError, match=r"line 1 of .* is not NAME=VALUE") as refused:
         _side(RUN, "other", None, file)
     assert "secret" not in str(refused.value)
