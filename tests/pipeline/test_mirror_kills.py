@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from pyspark.sql import SparkSession
 
 from tests.integration.stack import ROOT, Stack, running_stack
@@ -85,16 +85,21 @@ class MirrorProcess:
 
 
 def positions(east: Side) -> int:
-    """How many records there are at the target, open transactions and markers included."""
-    consumer = Consumer({"bootstrap.servers": east.bootstrap, "group.id": "watcher"})
+    """How many records there are at the target, open transactions and markers included. What was killed before
+    may still be on its way up."""
+    quiet = {"log_level": 0, "enable.metrics.push": False}
+    consumer = Consumer({"bootstrap.servers": east.bootstrap, "group.id": "watcher", **quiet})
+    deadline = time.monotonic() + 60
     try:
-        ends = [
-            consumer.get_watermark_offsets(TopicPartition("load", partition), timeout=10)[1]
-            for partition in range(PARTITIONS)
-        ]
+        while True:
+            try:
+                places = [TopicPartition("load", partition) for partition in range(PARTITIONS)]
+                return sum(consumer.get_watermark_offsets(place, timeout=10)[1] for place in places)
+            except KafkaException:
+                if time.monotonic() > deadline:
+                    raise
     finally:
         consumer.close()
-    return sum(ends)
 
 
 def kill_while_it_writes(kill: Callable[[], None], east: Side, moment: random.Random) -> None:
