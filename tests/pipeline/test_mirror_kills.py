@@ -85,8 +85,8 @@ class MirrorProcess:
 
 
 def positions(east: Side) -> int:
-    """How many records there are at the target, open transactions and markers included. What was killed before
-    may still be on its way up."""
+    """How many records there are at the target, open transactions and markers included. What was killed
+    before may still be on its way up."""
     quiet = {"log_level": 0, "enable.metrics.push": False}
     consumer = Consumer({"bootstrap.servers": east.bootstrap, "group.id": "watcher", **quiet})
     deadline = time.monotonic() + 60
