@@ -135,13 +135,13 @@ class UnitWriter:
         """librdkafka's own, for the loop over records: see `failure`, and `produce_later` for BufferError."""
         return self._producer.produce
 
-    def produce_later(self, *record: Any, **more: Any) -> None:
+    def produce_later(self, *record: Any) -> None:
         """Produce when some of what waits has left."""
         deadline = time.monotonic() + 2 * REQUEST_TIMEOUT_S
         while time.monotonic() < deadline:
             self._call("writing", self._producer.poll, 0.05)
             try:
-                return self._call("writing", self._producer.produce, *record, **more)
+                return self._call("writing", self._producer.produce, *record)
             except BufferError:
                 continue
         raise Unreachable("writing: the target takes nothing")
@@ -174,8 +174,8 @@ class UnitWriter:
             self._is_open = False
             self._call("aborting", self._producer.abort_transaction, REQUEST_TIMEOUT_S)
 
-    def _call(self, doing: str, method: Any, *arguments: Any, **more: Any) -> None:
+    def _call(self, doing: str, method: Any, *arguments: Any) -> None:
         try:
-            method(*arguments, **more)
+            method(*arguments)
         except KafkaException as error:
             raise failure_of(error.args[0], doing) from error

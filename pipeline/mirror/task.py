@@ -145,6 +145,7 @@ class _Copier:
         single_bytes_max = self._track.batch_bytes_max - self._overhead_bytes
         offset = messages[0].offset()
         self._begin(offset)
+        written = written_bytes = 0
         try:
             for message in messages:
                 offset, key, value = message.offset(), message.key(), message.value()
@@ -161,21 +162,28 @@ class _Copier:
                     size += len(headers) * _HEADER_NUMBERS_BYTES_MAX
                     headers = [*headers, origin]
                 time_ms = message.timestamp()[1] or 1  # librdkafka takes 0 for now
-                more = {"partition": partition, "timestamp": time_ms, "headers": headers}
+                record = (topic, value, key, partition, None, None, time_ms, headers)  # by name is slower
                 if size > single_bytes_max:
-                    self._write_alone(offset, size, (topic, value, key), more)
+                    self._count(written, written_bytes)
+                    written = written_bytes = 0
+                    self._write_alone(offset, size, record)
                     continue
                 try:
-                    produce(topic, value, key, **more)
+                    produce(*record)
                 except BufferError:
-                    self._writer.produce_later(topic, value, key, **more)
+                    self._writer.produce_later(*record)
                 self._newest_ms = time_ms
-                self._pending_bytes += size
-                self._pending_records += 1
+                written += 1
+                written_bytes += size
         except KafkaException as error:
             raise self._writer.failure(error) from error
         except UnicodeDecodeError as error:
             raise Paused(f"the record at offset {offset} has a header whose name is no UTF-8") from error
+        self._count(written, written_bytes)
+
+    def _count(self, written: int, written_bytes: int) -> None:
+        self._pending_records += written
+        self._pending_bytes += written_bytes
 
     def _begin(self, offset: int) -> None:
         self._writer.begin()
@@ -183,13 +191,14 @@ class _Copier:
             self._began = time.monotonic()
             self._first_offset = offset
 
-    def _write_alone(self, offset: int, size: int, record: tuple[Any, ...], more: dict[str, Any]) -> None:
+    def _write_alone(self, offset: int, size: int, record: tuple[Any, ...]) -> None:
         """A record that only fits if it compresses well is in a transaction of its own: if that fails, no
         other one waits for somebody to raise the target's bound."""
         self._commit(offset)
         self._begin(offset)
-        self._writer.produce_later(*record, **more)
-        self._pending_bytes, self._pending_records, self._newest_ms = size, 1, more["timestamp"]
+        self._writer.produce_later(*record)
+        self._count(1, size)
+        *_, self._newest_ms, _ = record
         try:
             self._commit(offset + 1)
         except TooLarge as error:
