@@ -203,8 +203,8 @@ class _Copier:
             self._commit(offset + 1)
         except TooLarge as error:
             raise Paused(
-                f"the record at offset {offset} needs a batch of {size + self._overhead_bytes} bytes, more"
-                f" when compressed than the target takes, which is {self._track.batch_bytes_max}: raise"
+                f"the record at offset {offset} needs a batch of {size + self._overhead_bytes} bytes, and"
+                f" compressed still more than the target takes, which is {self._track.batch_bytes_max}: raise"
                 " max.message.bytes of the target topic"
             ) from error
         self._begin(offset + 1)
