@@ -93,7 +93,7 @@ class KilledJob:
         """Let it end; returns what it says."""
         assert self._process is not None
         out, err = self._process.communicate(timeout=RUN_TIMEOUT_S)
-        assert self._process.returncode == 0, err
+        assert self._process.returncode == 0, out + err
         return json.loads(out)
 
     def tables(self) -> list[Path]:
