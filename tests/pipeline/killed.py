@@ -14,7 +14,7 @@ import psutil
 
 from tests.integration.stack import ROOT
 
-RUN_TIMEOUT_S: Final = 600.0
+RUN_TIMEOUT_S: Final = 1200.0
 
 
 def seeded() -> random.Random:
