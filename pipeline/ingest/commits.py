@@ -114,9 +114,11 @@ class IngestTable:
                     description=spec.description,
                     configuration=_CONFIGURATION,
                 )
-            return cls(path, DeltaTable(str(path)))
+            table = DeltaTable(str(path))
         except (DeltaError, OSError) as error:
             raise PipelineError(f"table {path} cannot be opened: {store_fault(error)}") from error
+        must_be_partitioned(table, spec.partition_by)
+        return cls(path, table)
 
     @property
     def version(self) -> int:
@@ -208,6 +210,16 @@ class IngestTable:
         for each in (*document.begins, *document.gaps, *document.ranges):
             numbers[f"{app}/{each.partition}"] = each.end
         return {app: document.batch} | numbers
+
+
+def must_be_partitioned(table: DeltaTable, by: Sequence[str]) -> None:
+    """Raises: PipelineError where another version or program made the table."""
+    if (found := table.metadata().partition_columns) != [*by]:
+        raise PipelineError(
+            f"table {table.table_uri} is partitioned by {', '.join(found) or 'nothing'}, not by "
+            f"{', '.join(by) or 'nothing'}, as this version does: nothing was changed and it can be read; "
+            "move it away to have it made anew"
+        )
 
 
 def _delta_schema(schema: "pa.Schema | StructType") -> Schema:

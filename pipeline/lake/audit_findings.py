@@ -1,33 +1,26 @@
 """What an audit says of a topic: which rows are there, doubled, missing, expired or not known of. Pure."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
-
-import numpy as np
 
 from contracts.lake import LakeAuditRow, OffsetRange
 from pipeline.ingest.ranges import Bounds
-from pipeline.lake.audit_scan import NO_HOUR
 from pipeline.lake.lake_tables import LakeTable
-from pipeline.lake.planning.audit_runs import Held, Ints, Runs, as_ranges, clipped, joined, lacking, within
+from pipeline.lake.planning.offset_sets import LAST, Held, Ranges, common, joined, minus, total
 
 _RANGES_MAX: Final = 1000
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-Ranges = list[tuple[int, int]]
 
 
 class Claims(NamedTuple):
-    """What a table's commits say that it has."""
+    """What a table's commits say that it has; each by partition."""
 
-    loaded: dict[int, Ranges]
-    """Offsets that loads and backfills have read, by partition."""
-    passed_over: dict[int, Ranges]
+    loaded: Mapping[int, Ranges]
+    """Offsets that loads and backfills have read."""
+    passed_over: Mapping[int, Ranges]
     """What retention had removed before it was loaded."""
-    expired_before: int | None
-    """Epoch hour before which all hours were expired."""
+    expired: Mapping[int, int]
+    """Offsets below are of loads that expired."""
     forgotten: Mapping[int, Ranges]
     """Offsets whose records were taken out on purpose, and that hold no row."""
 
@@ -37,33 +30,20 @@ class Doubt(NamedTuple):
 
     on_brokers: Ranges
     """To be read again."""
-    expired: int
-    """Older than all that is left of a table from which old hours were removed."""
+    expired: Ranges
     unverified: Ranges
     """The brokers have removed them meanwhile."""
 
 
 def doubt(partition: int, found: Held, claims: Claims, bounds: Mapping[int, Bounds]) -> Doubt:
     """Where a partition has to be looked at again."""
-    wanted = joined(claims.loaded.get(partition, ()))
-    gaps = lacking(found, wanted)
-    for start, end in (*joined(claims.passed_over.get(partition, ())), *claims.forgotten.get(partition, ())):
-        gaps = [*clipped(gaps, 0, start), *clipped(gaps, end, 2**63 - 1)]
-    earliest, end = bounds.get(partition, Bounds(2**63 - 1, 2**63 - 1))
-    gone = clipped(gaps, 0, earliest)
-    expired: Ranges = []
-    if claims.expired_before is not None:
-        lowest = int(found.starts[0]) if len(found.starts) else 2**63 - 1
-        expired, gone = clipped(gone, 0, lowest), clipped(gone, lowest, 2**63 - 1)
-    return Doubt(clipped(gaps, earliest, end), _total(expired), gone)
-
-
-class Missing(NamedTuple):
-    """Records of one partition that the brokers have and the table has not."""
-
-    offsets: Ints
-    hours: Ints
-    """The epoch hour of each; NO_HOUR without a usable time."""
+    gaps = minus(joined(claims.loaded.get(partition, ())), found.there)
+    for explained in (claims.passed_over, claims.forgotten):
+        gaps = minus(gaps, joined(explained.get(partition, ())))
+    earliest, end = bounds.get(partition, Bounds(LAST, LAST))
+    old = [(0, claims.expired.get(partition, 0))]
+    rest = minus(gaps, old)
+    return Doubt(common(rest, [(earliest, end)]), common(gaps, old), common(rest, [(0, earliest)]))
 
 
 @dataclass
@@ -75,7 +55,7 @@ class TopicAudit:
     lake_rows: int = 0
     duplicate_rows: int = 0
     missing_rows: int = 0
-    expired_rows: int = 0
+    expired_offsets: int = 0
     forgotten_rows: int = 0
     unverified_offsets: int = 0
     lost_rows: int = 0
@@ -91,110 +71,59 @@ class TopicAudit:
         """Every record that was loaded is there once."""
         return not (self.duplicate_rows or self.missing_rows or self.lost_rows or self.missing_files)
 
-
-class PartitionFindings(NamedTuple):
-    """What is known of one partition."""
-
-    partition: int
-    runs: Runs
-    held: Held
-    doubt: Doubt
-    missing: Missing
-
-
-def add_partition(audit: TopicAudit, found: PartitionFindings, expired_before: int | None) -> None:
-    """Its hours, and its share of the totals."""
-    is_expired = np.zeros(len(found.missing.hours), bool)
-    if expired_before is not None:
-        is_expired = (found.missing.hours != NO_HOUR) & (found.missing.hours < expired_before)
-    missing = Missing(found.missing.offsets[~is_expired], found.missing.hours[~is_expired])
-    rows = _per_label(found.runs)
-    doubled = _per_label(found.held.doubled)
-    expired = Counter(found.missing.hours[is_expired].tolist())
-    labels = {*rows, *missing.hours.tolist(), *expired}
-    unverified = _total(found.doubt.unverified)
-    if unverified or found.doubt.expired:
-        labels.add(NO_HOUR)
-    for label in sorted(labels):
-        without_hour = label == NO_HOUR
-        lost = missing.offsets[missing.hours == label]
+    def add(self, partition: int, found: Held, told: Doubt, missing: Ranges) -> None:
+        """A partition, and its share of the totals; `missing`: what the brokers gave of the doubt."""
         row = LakeAuditRow(
-            audited_at_ms=audit.audited_at_ms,
-            instance_id=audit.lake.instance_id,
-            topic=audit.lake.topic,
-            topic_id=audit.lake.topic_id,
-            partition=found.partition,
-            hour=None if without_hour else _EPOCH + timedelta(hours=label),
-            lake_rows=rows[label],
-            duplicate_rows=doubled[label],
-            missing_rows=len(lost),
-            expired_rows=expired[label] + (found.doubt.expired if without_hour else 0),
-            unverified_offsets=unverified if without_hour else 0,
-            is_complete=not len(lost) and not doubled[label],
-            missing_ranges=_shown(as_ranges(lost)),
-            duplicate_ranges=_shown(_of_label(found.held.doubled, label)),
+            audited_at_ms=self.audited_at_ms,
+            instance_id=self.lake.instance_id,
+            topic=self.lake.topic,
+            topic_id=self.lake.topic_id,
+            partition=partition,
+            lake_rows=found.rows,
+            duplicate_rows=total(found.doubled),
+            missing_rows=total(missing),
+            expired_offsets=total(told.expired),
+            unverified_offsets=total(told.unverified),
+            is_complete=not missing and not found.doubled,
+            missing_ranges=_shown(missing),
+            duplicate_ranges=_shown(joined(found.doubled)),
         )
-        audit.rows.append(row)
-    audit.lake_rows += rows.total()
-    audit.duplicate_rows += doubled.total()
-    audit.missing_rows += len(missing.offsets)
-    audit.expired_rows += expired.total() + found.doubt.expired
-    audit.unverified_offsets += unverified
-
-
-def _of_label(runs: Runs, label: int) -> Ranges:
-    chosen = runs.labels == label
-    return joined(zip(runs.starts[chosen].tolist(), runs.ends[chosen].tolist(), strict=True))
+        self.rows.append(row)
+        self.lake_rows += row.lake_rows
+        self.duplicate_rows += row.duplicate_rows
+        self.missing_rows += row.missing_rows
+        self.expired_offsets += row.expired_offsets
+        self.unverified_offsets += row.unverified_offsets
 
 
 class BatchRows(NamedTuple):
     """What a commit said of its rows."""
 
-    ranges: dict[int, Ranges]
+    ranges: Mapping[int, Ranges]
     """The offsets that they are of, by partition; no other commit's."""
     rows: int
-    first_hour: int | None
-    """The hour of its oldest row."""
 
 
 def lost_rows(
-    told: Sequence[BatchRows],
-    here: Mapping[int, Held],
-    missing: Mapping[int, Missing],
-    claims: Claims,
+    told: Sequence[BatchRows], here: Mapping[int, Held], missing: Mapping[int, Ranges], claims: Claims
 ) -> int:
     """Rows that commits brought and that neither are there, by whatever commit, nor known to be missing.
 
     Commits that expiry may have touched say nothing.
     """
     lost = 0
-    expired_before = claims.expired_before
     for each in told:
-        if not each.ranges:
-            continue
-        if expired_before is not None and (each.first_hour is None or each.first_hour < expired_before):
-            continue
         known = 0
+        is_expired = False
         for partition, ranges in each.ranges.items():
-            known += sum(here[partition].within(*one) for one in ranges if partition in here)
-            forgotten = claims.forgotten.get(partition, ())
-            known += sum(_total(clipped(forgotten, start, end)) for start, end in ranges)
-            if partition in missing:
-                known += int(within(missing[partition].offsets, joined(ranges)).sum())
-        lost += max(0, each.rows - known)
+            own = joined(ranges)
+            is_expired |= bool(common(own, [(0, claims.expired.get(partition, 0))]))
+            there = here[partition].there if partition in here else []
+            explained = (there, missing.get(partition, []), joined(claims.forgotten.get(partition, ())))
+            known += total(common(own, joined(range_ for found in explained for range_ in found)))
+        if each.ranges and not is_expired:
+            lost += max(0, each.rows - known)
     return lost
-
-
-def _per_label(runs: Runs) -> Counter[int]:
-    counts: Counter[int] = Counter()
-    for label in np.unique(runs.labels):
-        chosen = runs.labels == label
-        counts[int(label)] = int((runs.ends[chosen] - runs.starts[chosen]).sum())
-    return counts
-
-
-def _total(ranges: Ranges) -> int:
-    return sum(end - start for start, end in ranges)
 
 
 def _shown(ranges: Ranges) -> list[OffsetRange]:

@@ -5,28 +5,29 @@ any moment and started again, and brings nothing twice. Offsets from the loader'
 loader: what it will append is never in a backfill's range, whenever either of them commits.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
+import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
-from pipeline.errors import PipelineError
 from pipeline.ingest.commits import BatchDocument, IngestTable
 from pipeline.ingest.lease import table_lease
 from pipeline.ingest.offsets import SourceOffsets, Topic
-from pipeline.ingest.ranges import Bounds, PartitionRange, take, total_offsets, without
+from pipeline.ingest.ranges import Bounds, PartitionRange, total_offsets
 from pipeline.ingest.staging import StagedFile, stage, tasks_area
-from pipeline.lake.backfill_read import read_pieces
-from pipeline.lake.decode.source import file_path, log_files
 from pipeline.lake.forgotten import forgotten_offsets
+from pipeline.lake.held import held_in, ints, whole_files
 from pipeline.lake.lake_tables import LakeTable
-from pipeline.lake.planning.audit_runs import clipped
-from pipeline.lake.rows import Destination, lake_rows
+from pipeline.lake.pieces import read_topic
+from pipeline.lake.planning.offset_sets import APART, Held, Ranges, are_in, minus, read_plan, total
+from pipeline.lake.rows import Destination, ingested, lake_rows
 from pipeline.layout import PipelineLayout
 from pipeline.progress import Progress
-from pipeline.schema.lake import LAKE_OPAQUE, LAKE_PARTITION_BY
+from pipeline.schema.lake import LAKE_OPAQUE, LAKE_SORT_BY
 from pipeline.store import AnyPath
 
 JOB: Final = "backfill"
@@ -103,33 +104,44 @@ def backfill(
         table_lease(lake.path, "portico pipeline backfill", JOB),
         tasks_area(layout.lake_staging) as area,
     ):
-        table = IngestTable(lake.path, DeltaTable(str(lake.path)))
-        _must_be_whole(lake)
+        delta = DeltaTable(str(lake.path))
+        table = IngestTable(lake.path, delta)
+        there = held_in(whole_files(lake.path, delta))
         bounds = offsets.bounds([topic]).get(topic.name, {})
         wanted = clip(window, bounds, table.positions(lake.load_app, topic.partitions))
         result = BackfillResult(gone=wanted.gone, left_to_load=wanted.left_to_load)
-        forgotten = forgotten_offsets(layout, lake.topic_id)
-        waiting = wanted.ranges
-        progress.planned(total_offsets(waiting), "offsets")
-        while waiting:
-            [part] = take({topic.name: waiting}, offsets_max).values()
-            present = _present(spark(), lake, part)
-            here = present.count()
-            kept_away = _within(part, forgotten)
-            if here < total_offsets(part):
-                batch = table.batch(lake.backfill_app) + 1
-                if kept_away:
-                    present = present.unionByName(_frame(spark(), kept_away))
-                bring = _Bring(topic, -1 - batch, present if here or kept_away else None, area)
-                pieces = read_pieces(spark(), offsets, topic, part, bring)
-                _commit(table, lake, part, [file for files in pieces for file in files], result)
-            waiting = without(waiting, part)
-            result.present += here
-            result.forgotten += total_offsets(kept_away)
-            result.offsets += total_offsets(part)
-            progress.done(result.offsets)
+        lacking = _lacking(wanted.ranges, there, forgotten_offsets(layout, lake.topic_id), result)
+        reads = read_plan(lacking, APART, max(1, offsets_max // max(1, len(lacking))))
+        progress.planned(sum(map(total_offsets, reads)), "offsets")
+        done = 0
+        for part in reads:
+            batch = table.batch(lake.backfill_app) + 1
+            bring = _Bring(topic, -1 - batch, lacking, area)
+            pieces = read_topic(spark(), offsets, topic, part, bring)
+            _commit(table, lake, part, [file for files in pieces for file in files], result)
+            done += total_offsets(part)
+            progress.done(done)
             progress.figures(rows=result.rows, bytes=result.bytes)
         return result
+
+
+def _lacking(
+    window: Sequence[PartitionRange],
+    there: Mapping[int, Held],
+    forgotten: Mapping[int, Ranges],
+    result: BackfillResult,
+) -> dict[int, Ranges]:
+    """What of a window is to be read; the rest is counted."""
+    lacking: dict[int, Ranges] = {}
+    for each in window:
+        asked = [(each.start, each.end)]
+        here = there[each.partition].there if each.partition in there else []
+        gaps = minus(asked, here)
+        lacking[each.partition] = minus(gaps, forgotten.get(each.partition, []))
+        result.offsets += each.offsets
+        result.present += each.offsets - total(gaps)
+        result.forgotten += total(gaps) - total(lacking[each.partition])
+    return {partition: ranges for partition, ranges in lacking.items() if ranges}
 
 
 @dataclass
@@ -138,46 +150,23 @@ class _Bring:
 
     topic: Topic
     ingest_batch: int
-    present: DataFrame | None
+    lacking: Mapping[int, Ranges]
     area: AnyPath
 
     def __call__(self, records: DataFrame) -> list[StagedFile]:
-        if self.present is not None:
-            records = records.join(self.present, ["partition", "offset"], "left_anti")
+        records = records.mapInArrow(_only(self.lacking), records.schema)
         rows = lake_rows(records, {self.topic.name: Destination(self.topic.id, self.ingest_batch)})
-        return stage(rows.drop("topic"), self.area, LAKE_PARTITION_BY, LAKE_OPAQUE)
+        files = stage(rows.drop("topic"), self.area, (), LAKE_OPAQUE, LAKE_SORT_BY)
+        return [ingested(each, datetime.now(UTC)) for each in files]
 
 
-def _must_be_whole(lake: LakeTable) -> None:
-    for told in log_files(DeltaTable(str(lake.path))):
-        if not (path := file_path(lake.path, told)).exists():
-            raise PipelineError(
-                f"file {path} of the table is missing, so what it has cannot be told: give the file back, or "
-                "run `portico pipeline audit --forget-missing-files` and then this again"
-            )
+def _only(wanted: Mapping[int, Ranges]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            is_wanted = are_in(ints(batch, "partition"), ints(batch, "offset"), wanted)
+            yield batch.filter(pa.array(is_wanted))
 
-
-def _present(spark: SparkSession, lake: LakeTable, part: Sequence[PartitionRange]) -> DataFrame:
-    inside = " OR ".join(
-        f"(partition = {each.partition} AND offset >= {each.start} AND offset < {each.end})" for each in part
-    )
-    return spark.read.format("delta").load(str(lake.path)).where(inside).select("partition", "offset")
-
-
-def _within(
-    part: Sequence[PartitionRange], forgotten: Mapping[int, Sequence[tuple[int, int]]]
-) -> list[PartitionRange]:
-    return [
-        PartitionRange(each.partition, start, end)
-        for each in part
-        for start, end in clipped(forgotten.get(each.partition, ()), each.start, each.end)
-    ]
-
-
-def _frame(spark: SparkSession, ranges: Sequence[PartitionRange]) -> DataFrame:
-    """A row for each offset."""
-    rows = spark.createDataFrame([tuple(each) for each in ranges], "partition int, start bigint, end bigint")
-    return rows.selectExpr("partition", "explode(sequence(start, end - 1)) AS offset")
+    return run
 
 
 def _commit(

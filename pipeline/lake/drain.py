@@ -1,34 +1,29 @@
 """One instance's waiting offsets, batch by batch: read, look again, commit; or find out why a read failed."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
 from pipeline.errors import PipelineError
 from pipeline.ingest.commits import BatchDocument
-from pipeline.ingest.failures import is_from_spark, is_interrupted, reason, unreadable_time
-from pipeline.ingest.kafka import read_ranges
+from pipeline.ingest.failures import is_from_spark, is_interrupted, reason
 from pipeline.ingest.offsets import Topic, UnreachableError
-from pipeline.ingest.ranges import PartitionRange, pack
-from pipeline.ingest.records import read_by_client
+from pipeline.ingest.ranges import PartitionRange
 from pipeline.ingest.staging import StagedFile, stage
-from pipeline.ingest.watch import TopicWatch, gone
+from pipeline.ingest.watch import gone
+from pipeline.lake.pieces import Ranges, read_pieces
 from pipeline.lake.plan import OnDataLoss, SourceLoad, TopicLoad, plan_waiting
-from pipeline.lake.rows import Destination, lake_rows
-from pipeline.schema.lake import LAKE_OPAQUE, LAKE_PARTITION_BY
-from pipeline.spark_at import tasks_at_once
+from pipeline.lake.rows import Destination, ingested, lake_rows
+from pipeline.schema.lake import LAKE_OPAQUE, LAKE_SORT_BY
 from pipeline.store import AnyPath
 
 JOB: Final = "load"
 JOB_VERSION: Final = "1"
 _TRIES: Final = 4
 _RETRY_S: Final = 2.0
-_BY_CLIENT_MIN: Final = 1_000
-_BY_CLIENT_MAX: Final = 64_000
-
-Ranges = Mapping[str, Sequence[PartitionRange]]
 
 
 class Drain:
@@ -47,7 +42,6 @@ class Drain:
         self._area = area
         self._offsets_max = offsets_per_batch_max
         self._on_data_loss = on_data_loss
-        self._by_client_offsets = _BY_CLIENT_MIN
         self._tries = 0
 
     def step(self) -> bool:
@@ -78,35 +72,30 @@ class Drain:
             if is_interrupted(error):
                 raise KeyboardInterrupt from error
             self._plan.offsets.must_answer()
-            if not self._is_seen_to(part, error):
+            if not self._drop_gone(part) and not self._is_overtaken(part):
                 self._tries += 1
                 if self._tries == _TRIES:
                     raise PipelineError(f"reading failed {_TRIES} times: {reason(error)}") from error
                 time.sleep(_RETRY_S * self._tries)
 
     def _read(self, part: Ranges) -> list[StagedFile]:
-        spark = self._spark()
-        with TopicWatch(spark, self._plan.offsets, self._topics(part)):
-            rows = lake_rows(
-                self._records(spark, part),
-                {name: Destination(load.topic.id, load.next_batch) for name, load in self._loads(part)},
-            )
-            return stage(rows, self._area, ("topic", *LAKE_PARTITION_BY), LAKE_OPAQUE)
+        loads = self._loads(part)
+        destinations = {name: Destination(load.topic.id, load.next_batch) for name, load in loads}
 
-    def _records(self, spark: SparkSession, part: Ranges) -> DataFrame:
-        kafka = self._plan.source.kafka
-        for name, load in self._loads(part):
-            if load.by_client in part[name]:
-                return read_by_client(spark, self._plan.offsets, load.topic, part[name][0])
-        units = ((each, load.record_bytes) for name, load in self._loads(part) for each in part[name])
-        return read_ranges(spark, kafka, part, pack(units, tasks_at_once(spark)))
+        def staged(records: DataFrame) -> list[StagedFile]:
+            rows = lake_rows(records, destinations)
+            return stage(rows, self._area, ("topic",), LAKE_OPAQUE, LAKE_SORT_BY)
+
+        sizes = {name: load.record_bytes for name, load in loads}
+        pieces = read_pieces(self._spark(), self._plan.offsets, self._topics(part), part, staged, sizes)
+        return [file for files in pieces for file in files]
 
     def _commit(self, part: Ranges, files: Sequence[StagedFile]) -> None:
         self._drop_gone(part)
+        now = datetime.now(UTC)
         by_topic: dict[str, list[StagedFile]] = {}
         for file in files:
-            values = dict(file.partition_values)
-            by_topic.setdefault(str(values.pop("topic")), []).append(file._replace(partition_values=values))
+            by_topic.setdefault(str(file.partition_values["topic"]), []).append(ingested(file, now))
         assert by_topic.keys() <= part.keys(), "a topic that nobody asked for was read"
         for name, load in self._loads(part):
             if not load.failure:
@@ -117,17 +106,6 @@ class Drain:
         for load in self._plan.topics.values():
             if load.gaps or (load.begins and not load.waiting):
                 _append(load, (), ())
-
-    def _is_seen_to(self, part: Ranges, error: Exception) -> bool:
-        """Whether the reason of a failed read is known and the next one avoids it."""
-        if self._drop_gone(part):
-            return True
-        if (record := unreadable_time(error)) is not None:
-            load = self._plan.topics[record.topic]
-            load.read_by_client(record.partition, record.offset, self._by_client_offsets)
-            self._by_client_offsets = min(2 * self._by_client_offsets, _BY_CLIENT_MAX)
-            return True
-        return self._is_overtaken(part)
 
     def _is_overtaken(self, part: Ranges) -> bool:
         """Whether retention overtook it while it was read: then what is left is planned again."""

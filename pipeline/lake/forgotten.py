@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from contracts.lake import LakeForgetRow, LakeForgottenRow, OffsetRange
 from pipeline.lake.lake_tables import LakeTable
 from pipeline.lake.own_rows import append_rows
-from pipeline.lake.planning.audit_runs import joined
+from pipeline.lake.planning.offset_sets import Ranges, joined
 from pipeline.layout import PipelineLayout
 from pipeline.schema.lake_audit import LAKE_FORGETS, LAKE_FORGOTTEN
 from pipeline.store import AnyPath
@@ -21,7 +21,6 @@ from pipeline.table_rows import read_rows
 FORGOTTEN: Final = "lake_forgotten"
 FORGETS: Final = "lake_forgets"
 JOB: Final = "forget"
-Ranges = list[tuple[int, int]]
 
 
 def note_offsets(
@@ -53,7 +52,7 @@ def note_proof(layout: PipelineLayout, rows: Sequence[LakeForgetRow]) -> AnyPath
 
 
 def forgotten_offsets(layout: PipelineLayout, topic_id: str) -> dict[int, Ranges]:
-    """Disjoint ranges by partition, in order."""
+    """By partition."""
     path = layout.about_lake(FORGOTTEN)
     if not DeltaTable.is_deltatable(str(path)):
         return {}

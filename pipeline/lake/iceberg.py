@@ -6,7 +6,6 @@ either the snapshot of before or the whole next one. What is told of a file is w
 is opened, and no bounds have a key in them.
 """
 
-import json
 import shutil
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
-from deltalake import DeltaTable, Schema
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.conversions import to_bytes
@@ -38,6 +37,7 @@ from pipeline.errors import PipelineError
 from pipeline.ingest.lease import table_lease
 from pipeline.lake.decode.source import file_path, log_files
 from pipeline.lake.planning.readable_names import Readable
+from pipeline.lake.rewrite import columns
 from pipeline.store import AnyPath, StorePath, of_text, open_parquet, store_fault, written
 
 JOB: Final = "iceberg"
@@ -186,8 +186,8 @@ def _commit(
     added: Mapping[str, _Told],
     removed: Sequence[DataFile],
 ) -> None:
-    columns = change.table_metadata.schema().name_mapping.root
-    in_files = [each.model_copy(update={"names": [_name_in_files(each.names[0])]}) for each in columns]
+    shown = change.table_metadata.schema().name_mapping.root
+    in_files = [each.model_copy(update={"names": [_name_in_files(each.names[0])]}) for each in shown]
     change.set_properties({TableProperties.DEFAULT_NAME_MAPPING: NameMapping(in_files).model_dump_json()})
     said = {_DELTA_ID: str(delta.metadata().id), _DELTA_VERSION: str(delta.version())}
     update = change.update_snapshot(said)
@@ -225,10 +225,10 @@ def _live(table: Table) -> dict[str, DataFile]:
 
 def _data_file(change: Transaction, place: AnyPath, path: str, told: _Told) -> DataFile:
     metadata = change.table_metadata
-    columns = {_name_in_files(each.name): each for each in metadata.schema().fields}
+    shown = {_name_in_files(each.name): each for each in metadata.schema().fields}
     bounds = {
         each.field_id: found
-        for name, each in columns.items()
+        for name, each in shown.items()
         if "." not in name  # which is also how the log tells of a field of a struct
         and (found := _bounds(each.field_type, told.get(f"min.{name}"), told.get(f"max.{name}")))
     }
@@ -276,10 +276,7 @@ def _micros(value: datetime) -> int:
 
 
 def _columns(delta: DeltaTable) -> pa.Schema:
-    """Nowhere NOT NULL: a file from before a column has none of it."""
-    told = _loosened(json.loads(delta.schema().to_json()))
-    columns = pa.schema(Schema.from_json(json.dumps(told)).to_arrow())
-    return pa.schema([each.with_name(_shown_name(each.name)) for each in columns])
+    return pa.schema([each.with_name(_shown_name(each.name)) for each in columns(delta)])
 
 
 def _shown_name(column: str) -> str:
@@ -290,23 +287,14 @@ def _name_in_files(shown: str) -> str:
     return _IN_FILES if shown == _SHOWN else shown
 
 
-def _loosened(told: object) -> object:
-    if isinstance(told, list):
-        return [_loosened(each) for each in told]
-    if isinstance(told, dict):
-        loose = ("nullable", "containsNull", "valueContainsNull")
-        return {name: True if name in loose else _loosened(each) for name, each in told.items()}
-    return told
-
-
 def _only_grew(known: Table, delta: DeltaTable) -> bool:
     """Whether Delta's columns are those of the Iceberg table, and new ones: what another program did besides
     makes another table.
     """
     if [each.name for each in known.spec().fields] != delta.metadata().partition_columns:
         return False
-    columns = {_shown_name(each.name) for each in delta.schema().fields}
-    if any(each.name not in columns for each in known.schema().fields):
+    shown = {_shown_name(each.name) for each in delta.schema().fields}
+    if any(each.name not in shown for each in known.schema().fields):
         return False
     try:
         known.update_schema().union_by_name(_columns(delta))  # looked at, and never committed

@@ -8,9 +8,11 @@ from typing import Final, NamedTuple
 from deltalake import DeltaTable
 
 from pipeline.errors import PipelineError
+from pipeline.ingest.commits import must_be_partitioned
 from pipeline.lake.plan import lake_app
 from pipeline.lake.planning.readable_names import Place
 from pipeline.layout import PipelineLayout
+from pipeline.schema.lake import LAKE_PARTITION_BY
 from pipeline.store import AnyPath
 
 _FOLDER: Final = re.compile(r"(?P<topic>.+)-(?P<id>[0-9a-f]{32})")
@@ -70,16 +72,24 @@ def _made_at(path: AnyPath) -> int:
 
 
 def lake_tables(layout: PipelineLayout, instance_id: str, topics: list[str] | None = None) -> list[LakeTable]:
-    """Tables of an instance, or of some of its topics. Raises: PipelineError where a topic has none."""
+    """Tables of an instance, or of some of its topics. Raises: PipelineError where a topic has none, or one
+    that this version does not write.
+    """
     found = tables_there(layout, instance_id)
     if not found:
         raise PipelineError("nothing of this instance was loaded yet: start with `portico pipeline load`")
     if topics is None:
-        return found
+        return _ours(found)
     for topic in topics:
         if all(each.topic != topic for each in found):
             known = ", ".join(sorted({each.topic for each in found}))
             raise PipelineError(
                 f"nothing of topic {topic} is loaded, but of {known}: start with `portico pipeline load`"
             )
-    return [each for each in found if each.topic in topics]
+    return _ours([each for each in found if each.topic in topics])
+
+
+def _ours(found: list[LakeTable]) -> list[LakeTable]:
+    for each in found:
+        must_be_partitioned(DeltaTable(str(each.path)), LAKE_PARTITION_BY)
+    return found

@@ -6,11 +6,13 @@ the two each topic's id is looked up again: ids are never used twice, so what ha
 read had it all the time, and rows of a topic that was made anew cannot get into the old one's table.
 """
 
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final, NamedTuple, NoReturn
 
 from pyspark.sql import SparkSession
@@ -19,6 +21,7 @@ from pipeline.again import again_and_again
 from pipeline.errors import PipelineError
 from pipeline.ingest.offsets import SourceOffsets, UnreachableError
 from pipeline.ingest.staging import tasks_area
+from pipeline.lake.compact import tidy
 from pipeline.lake.drain import Drain
 from pipeline.lake.plan import LoadSource, OnDataLoss, Pass, Refused, SourceLoad, TopicLoad, plan_source
 from pipeline.layout import PipelineLayout
@@ -35,6 +38,8 @@ class LoadSettings:
     offsets_per_batch_max: int = OFFSETS_PER_BATCH_MAX
     """Bounds what a crash costs; files get smaller with it."""
     on_data_loss: OnDataLoss = OnDataLoss.FAIL
+    tidy_s: float = 10.0
+    """How long a pass may join small files of the tables that it has written; 0: not at all."""
 
 
 class Totals(NamedTuple):
@@ -96,6 +101,7 @@ class Loader:
                     if drain.step():
                         drains.append(drain)
                     self._tell(loads, refused)
+                self._tidy(loads)
         self._past = Totals.of(loads).after(self._past)
         return Pass(loads, refused)
 
@@ -117,6 +123,14 @@ class Loader:
             sentence = Pass((), tuple(refused)).failures if len(refused) > 1 else refused[0].failure
             raise kind(sentence)
         return plans, tuple(refused)
+
+    def _tidy(self, loads: Iterable[TopicLoad]) -> None:
+        """A table that cannot be tidied was loaded all the same: `compact` says what is wrong with it."""
+        until_s = time.monotonic() + self._settings.tidy_s
+        for load in loads:
+            if load.batches and time.monotonic() < until_s:
+                with suppress(PipelineError):
+                    tidy(self._layout, load.path, datetime.now(UTC), until_s)
 
     def _tell(self, loads: Sequence[TopicLoad], refused: Sequence[Refused]) -> None:
         total = Totals.of(loads).after(self._past)

@@ -61,8 +61,6 @@ class TopicLoad:
     """To be passed over by the next commit."""
     begins: tuple[PartitionRange, ...] = ()
     """To be named by the next commit, which is the table's first."""
-    by_client: PartitionRange | None = None
-    """What Spark's source cannot read; `ingest.records` does."""
     rows: int = 0
     bytes: int = 0
     batches: int = 0
@@ -98,12 +96,6 @@ class TopicLoad:
         """The number of the batch to come."""
         return self.opened.batch(self.app) + 1
 
-    def read_by_client(self, partition: int, offset: int, offsets: int) -> None:
-        """From `offset` on so many are left to `ingest.records`, as far as they wait."""
-        ends = [each.end for each in self.waiting if each.partition == partition]
-        assert ends, f"partition {partition} of {self.topic.name} is not being loaded"
-        self.by_client = PartitionRange(partition, offset, min(offset + offsets, ends[0]))
-
     def committed(self, document: BatchDocument) -> None:
         """A batch is in the table."""
         self.waiting = without(self.waiting, document.ranges)
@@ -115,8 +107,6 @@ class TopicLoad:
         self.lost += total_offsets(document.gaps)
         if document.rows:
             self.record_bytes = max(1.0, document.bytes / document.rows)
-        if self.by_client in document.ranges:
-            self.by_client = None
 
 
 def lake_app(topic_id: str) -> str:
@@ -133,25 +123,8 @@ class SourceLoad:
     topics: dict[str, TopicLoad] = field(default_factory=dict)
 
     def next_batch(self, offsets_max: int) -> dict[str, tuple[PartitionRange, ...]]:
-        """Ranges by topic; one topic alone where its next offsets must not be read by Spark."""
-        for name, load in self.topics.items():
-            part = load.by_client
-            if part is not None and part[:2] in {each[:2] for each in load.waiting}:
-                return {name: (part,)}
-        waiting = {name: _before(load.waiting, load.by_client) for name, load in self.topics.items()}
-        return take({name: ranges for name, ranges in waiting.items() if ranges}, offsets_max)
-
-
-def _before(waiting: tuple[PartitionRange, ...], stop: PartitionRange | None) -> tuple[PartitionRange, ...]:
-    """What lies before a range that is read otherwise."""
-    if stop is None:
-        return waiting
-    return tuple(
-        each._replace(end=min(each.end, stop.start))
-        if each.partition == stop.partition and each.start < stop.start
-        else each
-        for each in waiting
-    )
+        """Ranges by topic."""
+        return take({name: load.waiting for name, load in self.topics.items() if load.waiting}, offsets_max)
 
 
 def plan_source(
@@ -182,7 +155,11 @@ def plan_source(
             load.fail(error.sentence, is_passing=True)
             continue
         description = f"topic {name} of instance {source.instance_id}, id {topic.id}"
-        load.table = IngestTable.open(path, TableSpec(LAKE, LAKE_PARTITION_BY, description))
+        try:
+            load.table = IngestTable.open(path, TableSpec(LAKE, LAKE_PARTITION_BY, description))
+        except PipelineError as error:
+            load.fail(error.sentence)
+            continue
         load.record_bytes = _record_bytes(load.opened)
         plan_waiting(load, bounds.get(name, {}), on_data_loss)
     return planned

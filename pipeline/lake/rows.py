@@ -1,17 +1,18 @@
-"""Records of Kafka's source as rows of lake tables. Pure."""
+"""Records of Kafka's source as rows and files of lake tables. Pure."""
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from pipeline.schema.lake import LAKE
+from pipeline.ingest.staging import StagedFile
+from pipeline.schema.lake import LAKE, LAKE_PARTITION_BY
 
 _FIRST_US: Final = -62_135_596_800_000_000
 """0001-01-01, and 10000-01-01 below: other times have no text that all readers agree on."""
 _AFTER_LAST_US: Final = 253_402_300_800_000_000
-_HOUR_US: Final = 3_600_000_000
 
 
 class Destination(NamedTuple):
@@ -22,7 +23,7 @@ class Destination(NamedTuple):
 
 
 def lake_rows(records: DataFrame, destinations: Mapping[str, Destination]) -> DataFrame:
-    """Columns of LAKE, and `topic` first: the tenant's name, by which files are told apart.
+    """Columns of LAKE's files, and `topic` first: the tenant's name, by which files are told apart.
 
     `records` are Kafka's columns; `timestamp_raw_ms` besides where `timestamp` could not hold the time.
     """
@@ -39,10 +40,16 @@ def lake_rows(records: DataFrame, destinations: Mapping[str, Destination]) -> Da
         "ingest_batch": _by_topic(
             {topic: F.lit(to.batch).cast("long") for topic, to in destinations.items()}
         ).cast("long"),
-        "event_hour": F.when(is_time, F.timestamp_micros(micros - F.pmod(micros, F.lit(_HOUR_US)))),
     }
-    chosen = [columns.get(name, F.col(name)).alias(name) for name in LAKE.names]
-    return records.select("topic", *chosen)
+    names = [name for name in LAKE.names if name not in LAKE_PARTITION_BY]
+    chosen = [columns.get(name, F.col(name)).alias(name) for name in names]
+    return records.select(F.coalesce("topic", F.lit("")).alias("topic"), *chosen)
+
+
+def ingested(file: StagedFile, now: datetime) -> StagedFile:
+    """A file of a topic's rows, in its partition: times that tenants choose make none."""
+    hour = now.astimezone(UTC).strftime("%Y-%m-%dT%H:00:00.000000Z")
+    return file._replace(partition_values=dict.fromkeys(LAKE_PARTITION_BY, hour))
 
 
 def _by_topic(values: Mapping[str, Column]) -> Column:

@@ -15,12 +15,12 @@ KAFKA_COLUMNS: Final = pa.schema(
         "_schema_version": pa.int32(),
         "_decode_batch": pa.int64(),
         "_unknown_fields": pa.list_(pa.field("element", pa.string())),
-        "_event_hour": _TIMESTAMP,
+        "_ingest_hour": _TIMESTAMP,
     }
 )
 """Behind the fields of the schema. `_unknown_fields`: what the record had and the schema has not."""
 
-DECODED_PARTITION: Final = "_event_hour"
+DECODED_PARTITION: Final = "_ingest_hour"
 
 DEAD_LETTERS: Final = pa.schema(
     {
@@ -37,9 +37,9 @@ DEAD_LETTERS: Final = pa.schema(
         "value": pa.binary(),
         "headers": pa.list_(pa.field("element", _HEADER)),
         "decode_batch": pa.int64(),
-        "event_hour": _TIMESTAMP,
+        "ingest_hour": _TIMESTAMP,
     }
 )
 """One row per record that did not parse; `attempt` counts from 1, `schema_id` is the last one's."""
 
-DEAD_PARTITION: Final = "event_hour"
+DEAD_PARTITION: Final = "ingest_hour"

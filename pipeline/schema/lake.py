@@ -22,7 +22,9 @@ def columns(**of: DataType) -> StructType:
 
 HEADERS: Final = ArrayType(columns(key=StringType(), value=BinaryType()))
 
-LAKE_PARTITION_BY: Final = ("event_hour",)
+LAKE_PARTITION_BY: Final = ("ingest_hour",)
+LAKE_SORT_BY: Final = ("timestamp",)
+"""The order of a file's rows: readers of some time pass over the files and row groups of others."""
 LAKE_OPAQUE: Final = ("value",)
 """Whose bytes the writer neither collects in a dictionary nor compares."""
 
@@ -39,5 +41,5 @@ LAKE: Final = columns(
     headers=HEADERS,  # in order, names may repeat; null without any
     # The commit that brought the row: from 0 the loader's batches, below 0 those of backfills.
     ingest_batch=LongType(),
-    event_hour=TimestampType(),  # `timestamp` cut to the hour: late rows lie in theirs
+    ingest_hour=TimestampType(),  # when that batch was read, by our clock: the same in all its rows
 )

@@ -3,9 +3,7 @@
 import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from itertools import groupby
 from typing import NamedTuple
-from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,6 +12,7 @@ from pipeline.ingest.commits import BatchDocument, IngestTable, TableSpec
 from pipeline.ingest.ranges import PartitionRange
 from pipeline.ingest.staging import staged_file
 from pipeline.lake.lake_tables import LakeTable
+from pipeline.lake.rows import ingested
 from pipeline.layout import PipelineLayout
 from pipeline.schema.lake import LAKE, LAKE_PARTITION_BY
 
@@ -60,6 +59,8 @@ class LakeWriter:
         path = layout.lake("i-1", topic, topic_id)
         self.table = LakeTable("i-1", topic, topic_id, path)
         self._staging = layout.lake_staging_here
+        self.loaded_at = datetime.fromtimestamp(START_MS / 1000, UTC)
+        """By the driver's clock."""
         self._delta = IngestTable.open(path, TableSpec(LAKE, LAKE_PARTITION_BY))
 
     def load(self, records: Sequence[Record]) -> int:
@@ -89,15 +90,11 @@ class LakeWriter:
     ) -> None:
         root = self._staging / f"written-{uuid.uuid4()}"
         number = document.batch if ingest_batch is None else ingest_batch
-        by_hour = sorted(records, key=lambda each: each.timestamp_ms // HOUR_MS)
-        files = []
-        for hour, found in groupby(by_hour, key=lambda each: each.timestamp_ms // HOUR_MS):
-            start = datetime.fromtimestamp(hour * HOUR_MS / 1000, UTC)
-            folder = root / f"event_hour={quote(start.strftime('%Y-%m-%d %H:%M:%S'))}"
-            folder.mkdir(parents=True)
-            path = folder / f"part-{uuid.uuid4()}.parquet"
-            pq.write_table(_rows(self.table.topic_id, list(found), number), path)
-            files.append(staged_file(path, root, {"event_hour"}))
+        root.mkdir(parents=True)
+        in_order = sorted(records, key=lambda each: each.timestamp_ms)
+        path = root / f"part-{uuid.uuid4()}.parquet"
+        pq.write_table(_rows(self.table.topic_id, in_order, number), path)
+        files = [ingested(staged_file(path, root), self.loaded_at)]
         self._delta.append(files, document.counted(files, "timestamp"))
 
 

@@ -1,6 +1,7 @@
 """`portico pipeline load`: topics of instances into Delta tables, every record exactly once."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -14,7 +15,7 @@ from ctl.output import Answer, Shortfall, in_table
 from ctl.pipeline.run import JobRun, LakeJob, say
 
 if TYPE_CHECKING:
-    from pipeline.lake.load import Loader
+    from pipeline.lake.load import Loader, LoadSettings
     from pipeline.lake.plan import LoadSource, TopicLoad
 
 _ON_DATA_LOSS: Final = ("fail", "skip")
@@ -42,6 +43,10 @@ def load(
         str,
         typer.Option(metavar="fail|skip", help="When retention removed records before they were loaded."),
     ] = "fail",
+    tidy: Annotated[
+        bool,
+        typer.Option("--tidy/--no-tidy", help="Join very small files of what was loaded, for 10 s at most."),
+    ] = True,
     bootstrap: Bootstrap = None,
 ) -> Answer:
     """Load topics into Delta tables below the data directory, as a client of the instance: exactly once."""
@@ -54,8 +59,9 @@ def load(
     if every <= 0:
         raise usage("--every must be more than 0 s")
     with start_job("load", subject_of(*instances, topics=topics)) as run:
+        settings = _settings(offsets_max, on_data_loss, tidy=tidy)
         sources, unknown = _sources(run, instances, topics, bootstrap)
-        loader = _loader(run, sources, offsets_max, on_data_loss)
+        loader = _loader(run, sources, settings)
         if continuous:
             for sentence in unknown:
                 say(sentence)
@@ -96,11 +102,17 @@ def _source(run: JobRun, name: str, topics: Sequence[str] | None, bootstrap: str
     return LoadSource(str(instance["id"]), str(instance["name"]), kafka, wanted, state)
 
 
-def _loader(run: JobRun, sources: "Sequence[LoadSource]", offsets_max: int, on_data_loss: str) -> "Loader":
-    from pipeline.lake.load import Loader, LoadSettings
+def _settings(offsets_max: int, on_data_loss: str, *, tidy: bool) -> "LoadSettings":
+    from pipeline.lake.load import LoadSettings
     from pipeline.lake.plan import OnDataLoss
 
-    settings = LoadSettings(offsets_max, OnDataLoss(on_data_loss))
+    found = LoadSettings(offsets_max, OnDataLoss(on_data_loss))
+    return found if tidy else replace(found, tidy_s=0)
+
+
+def _loader(run: JobRun, sources: "Sequence[LoadSource]", settings: "LoadSettings") -> "Loader":
+    from pipeline.lake.load import Loader
+
     return Loader(lambda: run.spark, run.layout, sources, settings, run.progress)
 
 

@@ -1,7 +1,6 @@
 """`portico pipeline backfill` and `audit`: what a lake table lacks, and bringing it."""
 
 from collections.abc import Sequence
-from datetime import UTC
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -87,7 +86,7 @@ def audit(
     ] = False,
     bootstrap: Bootstrap = None,
 ) -> Answer:
-    """Compare lake tables with the brokers, hour by hour: exit code 1 where a row is missing or doubled."""
+    """Compare lake tables with the brokers: exit code 1 where a row is missing or doubled."""
     with start_job("audit", subject_of(instance, topics=topics)) as run:
         from pipeline.lake.audit import LakeAudit, forget_missing_files, write_audits
         from pipeline.lake.forgotten import forgotten_offsets
@@ -206,7 +205,7 @@ def _show_audits(audits: "Sequence[TopicAudit]", table: str) -> None:
         (
             [
                 *(each.lake.topic, f"{each.lake_rows:,}", f"{each.missing_rows + each.lost_rows:,}"),
-                *(f"{each.duplicate_rows:,}", len(each.missing_files), f"{each.expired_rows:,}"),
+                *(f"{each.duplicate_rows:,}", len(each.missing_files), f"{each.expired_offsets:,}"),
                 *(f"{each.forgotten_rows:,}", f"{each.unverified_offsets:,}", f"{each.waiting_offsets:,}"),
                 each.note or ("complete" if each.is_complete else "NOT COMPLETE"),
             ]
@@ -221,11 +220,11 @@ def _show_faults(audits: "Sequence[TopicAudit]", table: str) -> None:
     faults = [row for each in audits for row in each.rows if not row.is_complete]
     if faults:
         print_table(
-            ["TOPIC", "PARTITION", "HOUR", "ROWS", "MISSING", "DOUBLED", "OFFSETS"],
+            ["TOPIC", "PARTITION", "ROWS", "MISSING", "DOUBLED", "OFFSETS"],
             (
                 [
-                    *(row.topic, row.partition, "-" if row.hour is None else f"{row.hour:%Y-%m-%dT%H:%MZ}"),
-                    *(f"{row.lake_rows:,}", f"{row.missing_rows:,}", f"{row.duplicate_rows:,}"),
+                    *(row.topic, row.partition, f"{row.lake_rows:,}"),
+                    *(f"{row.missing_rows:,}", f"{row.duplicate_rows:,}"),
                     _ranges([*row.missing_ranges, *row.duplicate_ranges]),
                 ]
                 for row in faults[:_SHOWN_MAX]
@@ -233,7 +232,7 @@ def _show_faults(audits: "Sequence[TopicAudit]", table: str) -> None:
             empty="",
         )
         if len(faults) > _SHOWN_MAX:
-            print(f"and {len(faults) - _SHOWN_MAX} more hours, in {table}")
+            print(f"and {len(faults) - _SHOWN_MAX} more partitions, in {table}")
     for each in audits:
         for path in each.missing_files[:_SHOWN_MAX]:
             print(f"missing file of {each.lake.topic}: {each.lake.path / path}")
@@ -253,16 +252,15 @@ def _document(found: "TopicAudit") -> dict[str, object]:
         "missing_rows": found.missing_rows,
         "lost_rows": found.lost_rows,
         "duplicate_rows": found.duplicate_rows,
-        "expired_rows": found.expired_rows,
+        "expired_offsets": found.expired_offsets,
         "forgotten_rows": found.forgotten_rows,
         "unverified_offsets": found.unverified_offsets,
         "waiting_offsets": found.waiting_offsets,
         "missing_files": found.missing_files,
         "note": found.note,
-        "hours": [
+        "faults": [
             {
                 "partition": row.partition,
-                "hour": None if row.hour is None else row.hour.astimezone(UTC).isoformat(),
                 "lake_rows": row.lake_rows,
                 "missing_rows": row.missing_rows,
                 "duplicate_rows": row.duplicate_rows,

@@ -147,7 +147,7 @@ def compact(
     kinds: Kinds = None,
     retention: Retention = "7d",
 ) -> Answer:
-    """Join small files into large ones, sorted by partition and offset, also while a table is loaded."""
+    """Join small files into large ones, ordered by time, also while a table is loaded."""
     wanted, hours = _kinds(kinds), _retention(retention)
     with start_job("compact", subject_of(instance, topics=topics)) as run:
         from pipeline.lake.compact import compact as compact_table
@@ -156,7 +156,7 @@ def compact(
         now = datetime.now(UTC)
         shown = []
         for part, progress in _each(run, "compact", _tables(run, instance, topics, wanted)):
-            result = compact_table(lambda: run.spark, run.layout, part.path, now, progress)
+            result = compact_table(run.layout, part.path, now, progress)
             result.vacuumed_files = vacuum(part.path, hours)
             shown.append((part, result))
     return in_table(
@@ -178,13 +178,18 @@ def expire(
     start_job: LakeJob,
     instance: InstanceArgument,
     older_than: Annotated[
-        str, typer.Option("--older-than", metavar="AGE", help="Like 30d or 12h: whole hours before that go.")
+        str,
+        typer.Option(
+            "--older-than",
+            metavar="AGE",
+            help="Like 30d: what was loaded before goes.",
+        ),
     ],
     topics: TopicNames = None,
     kinds: Kinds = None,
     retention: Retention = "7d",
 ) -> Answer:
-    """Remove old hours from tables. Positions stay: nothing of them is loaded again."""
+    """Remove what was loaded long ago. Positions stay: nothing of it is loaded again."""
     wanted = _kinds(kinds)
     age, hours = parse_age(older_than, "--older-than"), _retention(retention)
     with start_job("expire", subject_of(instance, topics=topics)) as run:

@@ -1,5 +1,6 @@
 """`portico pipeline tables` and `sql`: what was loaded, by names that people and engines can read."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -8,7 +9,7 @@ import typer
 from ctl.commands.pipeline.lake_upkeep import LAKE_KINDS
 from ctl.errors import CommandError, usage
 from ctl.output import Answer, in_table, print_table
-from ctl.pipeline.run import JobRun, LakeJob
+from ctl.pipeline.run import JobRun, LakeJob, say, sentences
 from pipeline.lake.planning.readable_names import (
     Readable,
     duckdb_views,
@@ -48,7 +49,10 @@ def tables(
 
 def sql(
     start_job: LakeJob,
-    statement: Annotated[str, typer.Argument(metavar="QUERY", help='Like "SELECT * FROM shop.orders".')],
+    statement: Annotated[
+        str | None,
+        typer.Argument(metavar="QUERY", help='Like "SELECT * FROM shop.orders"; without: a prompt.'),
+    ] = None,
     rows_max: Annotated[int, typer.Option("--rows", min=1, help="Rows that are shown at most.")] = _ROWS,
 ) -> Answer:
     """Ask lake tables by name, in Spark's SQL: a schema is an instance, a table is a topic."""
@@ -56,15 +60,50 @@ def sql(
         found = named(run)
         if not found:
             raise CommandError("nothing was loaded yet: start with `portico pipeline load`")
-        for each in spark_views(_asked_for(statement, found)):
-            run.spark.sql(each)
-        frame = run.spark.sql(statement)
-        rows = frame.limit(rows_max).collect()
-        columns = frame.columns
+        asked = _Asked(run, found, rows_max)
+        if statement is None:
+            asked.prompt()
+            return Answer([], lambda: None)
+        columns, rows = asked.ask(statement)
     return Answer(
         [_plain(each.asDict(recursive=True)) for each in rows],
         lambda: print_table(columns, _cells(rows), empty="no rows"),
     )
+
+
+class _Asked:
+    """Statements of one session; a view is made when it is first named."""
+
+    def __init__(self, run: JobRun, tables: Sequence[Readable], rows_max: int) -> None:
+        self._run = run
+        self._tables = tables
+        self._made: set[Readable] = set()
+        self._rows_max = rows_max
+
+    def ask(self, statement: str) -> "tuple[list[str], list[Row]]":
+        """Columns and rows. Raises: Spark's exceptions."""
+        asked = {*_asked_for(statement, self._tables)} - self._made
+        for each in spark_views(sorted(asked)):
+            self._run.spark.sql(each)
+        self._made |= asked
+        frame = self._run.spark.sql(statement)
+        return frame.columns, frame.limit(self._rows_max).collect()
+
+    def prompt(self) -> None:
+        """A statement a line, until the end of the input; one that fails is a sentence."""
+        import readline  # noqa: F401  `input` gets its history
+
+        while True:
+            try:
+                line = input("sql> " if sys.stdin.isatty() else "").strip().rstrip(";")
+                if line:
+                    with sentences():
+                        columns, rows = self.ask(line)
+                    print_table(columns, _cells(rows), empty="no rows")
+            except EOFError:
+                return
+            except CommandError as error:
+                say(error.sentence)
 
 
 def named(run: JobRun) -> list[Readable]:

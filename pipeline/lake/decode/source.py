@@ -28,7 +28,7 @@ class Slice(NamedTuple):
 
     path: str
     hour_us: int | None
-    """Its rows' hour, the table's partition."""
+    """When its rows were loaded, the table's partition."""
     row_group: int
     rows: int
     low: int | None

@@ -44,7 +44,7 @@ class TaskPlan(NamedTuple):
 
     schema: RecordSchema
     area: str
-    """Where files go: `area/decoded/_event_hour=.../x.parquet`, and below `area/dead_letters`."""
+    """Where files go: `area/decoded/_ingest_hour=.../x.parquet`, and below `area/dead_letters`."""
     topic: str
     topic_id: str
     decode_batch: int

@@ -1,17 +1,25 @@
 """Which files of a table become one, and which hours are old enough to go. Pure."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
-SMALL_BYTES: Final = 128 * 1024 * 1024
-TARGET_BYTES: Final = 256 * 1024 * 1024
-"""Files below the first are joined up to the second."""
-
-EXPIRED_APP: Final = "expire"
-"""Delta's `txn` of it: the epoch hour before which all hours are gone. Checkpoints of the log keep it."""
 RETENTION_H_MIN: Final = 24
 """Files that no version needs any more stay at least so long: readers of older ones may still be at them."""
+
+
+class Limits(NamedTuple):
+    """Files of fewer bytes than `small` are joined up to `target` where an hour has so many of them."""
+
+    small_bytes: int
+    target_bytes: int
+    files_min: int = 2
+
+
+WHOLE: Final = Limits(128 * 1024 * 1024, 256 * 1024 * 1024)
+AFTER_LOAD: Final = Limits(8 * 1024 * 1024, 64 * 1024 * 1024, 16)
+"""What a load does itself: a joined file is soon large enough to be left alone."""
 
 
 class DataFile(NamedTuple):
@@ -21,80 +29,70 @@ class DataFile(NamedTuple):
     """The path in the table's log."""
     size_bytes: int
     rows: int
-    hour: datetime | None
-    """Its partition: the hour that its rows belong to, None for rows without a usable time."""
     partition_values: dict[str, str | None]
-    first: tuple[int, int]
-    """Its lowest Kafka partition, and its lowest offset of any; zeros where the log does not tell."""
-
-
-class Bin(NamedTuple):
-    """Files of one hour that become one."""
-
-    hour: datetime | None
-    files: tuple[DataFile, ...]
+    """As Delta writes them."""
+    first: datetime | None = None
+    """The time of its oldest row; None where the log does not tell."""
 
     @property
-    def size_bytes(self) -> int:
-        """What is read."""
-        return sum(each.size_bytes for each in self.files)
-
-    @property
-    def rows(self) -> int:
-        """What must come out again."""
-        return sum(each.rows for each in self.files)
+    def hour(self) -> str:
+        """When its rows were loaded, as `hour_text`: later ones are larger."""
+        return next(iter(self.partition_values.values()), None) or ""
 
 
-def plan_bins(
-    files: Iterable[DataFile], small_bytes: int = SMALL_BYTES, target_bytes: int = TARGET_BYTES
-) -> list[Bin]:
-    """Small files of each hour, joined in their order of partition and offset.
+def hour_text(hour: datetime) -> str:
+    """As Delta writes it."""
+    return hour.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
-    Invariant: a file is in one bin at most, a bin has two files at least and, but for its last, no more
-    than the target.
+
+def plan_bins(files: Iterable[DataFile], limits: Limits) -> list[list[DataFile]]:
+    """Small files of each hour, joined in the order of their times, oldest hours first.
+
+    Invariant: a file is in one bin at most, a bin has two files at least and no more than the target.
     """
-    by_hour: dict[datetime | None, list[DataFile]] = {}
+    by_hour: dict[str, list[DataFile]] = {}
     for each in files:
-        if each.size_bytes < small_bytes:
+        if each.size_bytes < limits.small_bytes:
             by_hour.setdefault(each.hour, []).append(each)
-    bins = []
-    for hour, small in by_hour.items():
-        waiting: list[DataFile] = []
-        for each in sorted(small, key=lambda file: (file.first, file.path)):
-            if waiting and sum(one.size_bytes for one in waiting) + each.size_bytes > target_bytes:
-                bins.append(Bin(hour, tuple(waiting)))
-                waiting = []
-            waiting.append(each)
-        bins.append(Bin(hour, tuple(waiting)))
-    return sorted((each for each in bins if len(each.files) > 1), key=_by_hour)
+    bins: list[list[DataFile]] = []
+    for _, small in sorted(by_hour.items()):
+        if len(small) >= limits.files_min:
+            in_order = sorted(small, key=lambda file: (file.first is not None, file.first, file.path))
+            bins += _filled(in_order, limits.target_bytes)
+    return [each for each in bins if len(each) > 1]
 
 
-def _by_hour(found: Bin) -> tuple[bool, float, str]:
-    """Oldest hours first, rows without one last."""
-    return found.hour is None, 0.0 if found.hour is None else found.hour.timestamp(), found.files[0].path
+def _filled(files: Iterable[DataFile], bytes_max: int) -> list[list[DataFile]]:
+    bins: list[list[DataFile]] = []
+    size = bytes_max
+    for each in files:
+        if size + each.size_bytes > bytes_max:
+            bins.append([])
+            size = 0
+        bins[-1].append(each)
+        size += each.size_bytes
+    return bins
 
 
-def commits_of(bins: Sequence[Bin], bytes_max: int) -> list[list[Bin]]:
+def commits_of(bins: Sequence[Sequence[DataFile]], bytes_max: int) -> list[list[Sequence[DataFile]]]:
     """Bins that are committed together: what a kill may cost."""
-    groups: list[list[Bin]] = []
-    size = 0
+    groups: list[list[Sequence[DataFile]]] = []
+    size = bytes_max
     for each in bins:
-        if not groups or size + each.size_bytes > bytes_max:
+        own = sum(file.size_bytes for file in each)
+        if size + own > bytes_max:
             groups.append([])
             size = 0
         groups[-1].append(each)
-        size += each.size_bytes
+        size += own
     return groups
 
 
-def small_share(files: Iterable[DataFile], small_bytes: int = SMALL_BYTES) -> float:
+def small_share(files: Sequence[DataFile], small_bytes: int) -> float:
     """The share of files that are small and not alone in their hour."""
-    found = list(files)
-    per_hour: dict[datetime | None, int] = {}
-    for each in found:
-        per_hour[each.hour] = per_hour.get(each.hour, 0) + 1
-    small = sum(each.size_bytes < small_bytes and per_hour[each.hour] > 1 for each in found)
-    return small / len(found) if found else 0.0
+    per_hour = Counter(each.hour for each in files)
+    small = sum(each.size_bytes < small_bytes and per_hour[each.hour] > 1 for each in files)
+    return small / len(files) if files else 0.0
 
 
 def expiry(now: datetime, older_than: timedelta) -> datetime:
@@ -103,5 +101,5 @@ def expiry(now: datetime, older_than: timedelta) -> datetime:
 
 
 def expired(files: Iterable[DataFile], before: datetime) -> list[DataFile]:
-    """Files of hours that are older; rows without a usable time stay."""
-    return [each for each in files if each.hour is not None and each.hour < before]
+    """Files of hours that are older."""
+    return [each for each in files if each.hour and each.hour < hour_text(before)]

@@ -195,5 +195,5 @@ def test_a_key_that_nobody_has_changes_nothing_but_old_versions(layout: Pipeline
 def test_a_file_that_is_missing_is_said(layout: PipelineLayout) -> None:
     topic = Lake(layout)
     Path(DeltaTable(str(topic.lake.path)).file_uris()[0]).unlink()
-    with pytest.raises(PipelineError, match="nobody can say what it had"):
+    with pytest.raises(PipelineError, match="what it has cannot be told"):
         topic.forget(ADA)

@@ -1,8 +1,7 @@
-"""Runs of offsets against plain sets: what is held, doubled and lacking."""
+"""Sets of offsets against plain sets: what is held, doubled and lacking; and what an audit says of them."""
 
 from collections import Counter
 from pathlib import Path
-from typing import get_args
 
 import msgspec
 import numpy as np
@@ -12,89 +11,76 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from contracts.lake import LakeAuditRow
 from pipeline.ingest.ranges import Bounds
-from pipeline.lake.audit_findings import (
-    BatchRows,
-    Claims,
-    Missing,
-    PartitionFindings,
-    TopicAudit,
-    add_partition,
-    doubt,
-    lost_rows,
-)
-from pipeline.lake.audit_scan import NO_HOUR
+from pipeline.lake.audit_findings import BatchRows, Claims, TopicAudit, doubt, lost_rows
 from pipeline.lake.lake_tables import LakeTable
-from pipeline.lake.planning.audit_runs import (
-    Runs,
-    as_ranges,
-    clipped,
+from pipeline.lake.planning.offset_sets import (
+    are_in,
+    by_partition,
+    common,
     held,
     joined,
-    lacking,
+    minus,
     read_plan,
     runs_of,
-    within,
+    total,
 )
 from pipeline.schema.lake_audit import LAKE_AUDIT
 
-OFFSETS = st.lists(st.integers(0, 60), max_size=80)
 RANGES = st.lists(
-    st.tuples(st.integers(0, 60), st.integers(0, 12)).map(lambda r: (r[0], r[0] + r[1])), max_size=5
+    st.tuples(st.integers(0, 60), st.integers(0, 12)).map(lambda r: (r[0], r[0] + r[1])), max_size=9
 )
-
-NOTHING_SAID = Claims({}, {}, None, {})
+PLACES = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 30)), max_size=60)
+NOTHING_SAID = Claims({}, {}, {}, {})
 
 
 def ints(values: list[int]) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
     return np.array(values, np.int64)
 
 
-def runs(offsets: list[int], label: int = 0) -> Runs:
-    _, starts, ends = runs_of(ints([0] * len(offsets)), ints(offsets))
-    return Runs(starts, ends, np.full(len(starts), label, np.int64))
-
-
-def both(one: Runs, other: Runs) -> Runs:
-    return Runs(*(np.concatenate(pair) for pair in zip(one, other, strict=True)))
-
-
 def expanded(ranges: list[tuple[int, int]]) -> list[int]:
     return [offset for start, end in ranges for offset in range(start, end)]
 
 
+def columns(rows: list[tuple[int, int]]) -> "list[np.ndarray[tuple[int], np.dtype[np.int64]]]":
+    return [ints([p for p, _ in rows]), ints([offset for _, offset in rows])]
+
+
 @settings(deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 30)), max_size=60))
+@given(PLACES)
 def test_runs_hold_every_row_once(rows: list[tuple[int, int]]) -> None:
-    partitions, starts, ends = runs_of(ints([p for p, _ in rows]), ints([offset for _, offset in rows]))
+    partitions, starts, ends = runs_of(*columns(rows))
     found = [
         (int(p), offset)
         for p, start, end in zip(partitions, starts, ends, strict=True)
         for offset in range(start, end)
     ]
     assert sorted(found) == sorted(rows)
+    places = by_partition(*columns(rows))
+    assert sorted((p, n) for p, ranges in places.items() for n in expanded(ranges)) == sorted(set(rows))
 
 
 @settings(deadline=None)
-@given(OFFSETS, OFFSETS)
-def test_what_two_files_hold(first: list[int], second: list[int]) -> None:
-    found = held(both(runs(first, 1), runs(second, 2)))
-    counts = Counter(first + second)
-    assert expanded(list(zip(found.starts.tolist(), found.ends.tolist(), strict=True))) == sorted(counts)
-    assert found.offsets == len(counts)
-    doubled = list(zip(found.doubled.starts.tolist(), found.doubled.ends.tolist(), strict=True))
-    assert Counter(expanded(doubled)) == Counter({offset: n - 1 for offset, n in counts.items() if n > 1})
+@given(RANGES)
+def test_what_files_hold(runs: list[tuple[int, int]]) -> None:
+    found = held(each for each in runs if each[0] < each[1])
+    counts = Counter(expanded(runs))
+    assert expanded(found.there) == sorted(counts)
+    assert found.rows == counts.total()
+    assert Counter(expanded(found.doubled)) == Counter({n: c - 1 for n, c in counts.items() if c > 1})
 
 
 @settings(deadline=None)
-@given(OFFSETS, RANGES)
-def test_what_is_lacking_of_claims(offsets: list[int], claims: list[tuple[int, int]]) -> None:
-    found = held(runs(offsets))
-    gaps = lacking(found, joined(claims))
-    assert expanded(gaps) == sorted(set(expanded(claims)) - set(offsets))
-    assert within(ints(list(range(80))), gaps).tolist() == [n in expanded(gaps) for n in range(80)]
-    assert expanded(clipped(gaps, 10, 20)) == [n for n in expanded(gaps) if 10 <= n < 20]
-    assert as_ranges(ints(offsets)) == joined((n, n + 1) for n in offsets)
-    assert found.within(10, 40) == len({n for n in offsets if 10 <= n < 40})
+@given(RANGES, RANGES)
+def test_sets_of_offsets_are_sets(one: list[tuple[int, int]], other: list[tuple[int, int]]) -> None:
+    first, second = joined(one), joined(other)
+    assert expanded(first) == sorted(set(expanded(one))) and total(first) == len(expanded(first))
+    assert expanded(minus(first, second)) == sorted(set(expanded(one)) - set(expanded(other)))
+    assert expanded(common(first, second)) == sorted(set(expanded(one)) & set(expanded(other)))
+    everywhere = [(p, n) for p in (0, 1, 2) for n in range(80)]
+    wanted = {0: first, 1: second}
+    assert are_in(*columns(everywhere), wanted).tolist() == [
+        n in expanded(wanted.get(p, [])) for p, n in everywhere
+    ]
 
 
 @settings(deadline=None)
@@ -112,42 +98,38 @@ def test_all_gaps_are_read_once(gaps: dict[int, list[tuple[int, int]]], apart: i
 
 
 def test_doubt_is_what_nobody_has_explained() -> None:
-    found = held(runs([10, 11, 12, 30]))
-    claims = Claims({0: [(0, 40)]}, {0: [(13, 20)]}, None, {})
+    found = held([(10, 13), (30, 31)])
+    claims = Claims({0: [(0, 40)]}, {0: [(13, 20)]}, {}, {})
     told = doubt(0, found, claims, {0: Bounds(5, 100)})
     assert told.on_brokers == [(5, 10), (20, 30), (31, 40)] and told.unverified == [(0, 5)]
-    expired = doubt(0, found, claims._replace(expired_before=7), {0: Bounds(25, 100)})
-    assert (expired.expired, expired.unverified, expired.on_brokers) == (10, [(20, 25)], [(25, 30), (31, 40)])
+    expired = doubt(0, found, claims._replace(expired={0: 22}), {0: Bounds(25, 100)})
+    assert expired == ([(25, 30), (31, 40)], [(0, 10), (20, 22)], [(22, 25)])
+    assert doubt(0, found, claims._replace(forgotten={0: [(0, 8)]}), {0: Bounds(0, 9)}).on_brokers == [(8, 9)]
     assert doubt(0, found, claims, {}).on_brokers == []
 
 
-def test_findings_are_by_hour() -> None:
-    lake = LakeTable("i-1", "clicks", "a" * 32, Path("x"))
-    audit = TopicAudit(lake, 5)
-    rows = both(both(runs([0, 1, 2], 100), runs([2, 3], 101)), runs([9], NO_HOUR))
-    missing = Missing(ints([4, 5, 6, 7]), ints([101, 101, 102, 99]))
-    claims = Claims({0: [(0, 12)]}, {}, 100, {})
-    found = held(rows)
-    add_partition(
-        audit, PartitionFindings(0, rows, found, doubt(0, found, claims, {0: Bounds(9, 12)}), missing), 100
-    )
-    assert (audit.lake_rows, audit.duplicate_rows, audit.missing_rows, audit.expired_rows) == (6, 1, 3, 1)
-    by_hour = {row.hour and row.hour.timestamp() / 3600: row for row in audit.rows}
-    assert by_hour[101].missing_rows == 2 and by_hour[101].duplicate_rows == 1
-    assert [(each.start, each.end) for each in by_hour[101].missing_ranges] == [(4, 6)]
-    assert by_hour[100].is_complete and by_hour[99].expired_rows == 1 and not by_hour[102].is_complete
-    assert by_hour[None].lake_rows == 1 and by_hour[None].unverified_offsets == 5
-    assert not audit.is_complete
+def test_findings_are_by_partition() -> None:
+    audit = TopicAudit(LakeTable("i-1", "clicks", "a" * 32, Path("x")), 5)
+    found = held([(0, 3), (2, 4), (9, 10)])
+    claims = Claims({0: [(0, 12)]}, {}, {0: 5}, {})
+    audit.add(0, found, doubt(0, found, claims, {0: Bounds(6, 12)}), [(6, 7), (10, 12)])
+    audit.add(1, held([(0, 2)]), doubt(1, held([(0, 2)]), claims, {}), [])
+    assert (audit.lake_rows, audit.duplicate_rows, audit.missing_rows, audit.expired_offsets) == (8, 1, 3, 1)
+    assert audit.unverified_offsets == 1 and not audit.is_complete
+    first, second = audit.rows
+    assert [(each.start, each.end) for each in first.missing_ranges] == [(6, 7), (10, 12)]
+    assert [(each.start, each.end) for each in first.duplicate_ranges] == [(2, 3)]
+    assert (first.is_complete, second.is_complete) == (False, True)
 
 
 def test_rows_are_lost_where_no_commit_has_them() -> None:
-    here = {0: held(runs([0, 1, 2, 5]))}
-    told = [BatchRows({0: [(0, 4)]}, 4, 10), BatchRows({0: [(4, 8)]}, 1, 11), BatchRows({}, 7, 11)]
+    here = {0: held([(0, 3), (5, 6)])}
+    told = [BatchRows({0: [(0, 4)]}, 4), BatchRows({0: [(4, 8)]}, 1), BatchRows({}, 7)]
     assert lost_rows(told, here, {}, NOTHING_SAID) == 1
-    assert lost_rows(told, here, {0: Missing(ints([3]), ints([10]))}, NOTHING_SAID) == 0
-    assert lost_rows(told, here, {}, NOTHING_SAID._replace(expired_before=11)) == 0
+    assert lost_rows(told, here, {0: [(3, 4)]}, NOTHING_SAID) == 0
+    assert lost_rows(told, here, {}, NOTHING_SAID._replace(expired={0: 1})) == 0
     assert lost_rows(told, here, {}, NOTHING_SAID._replace(forgotten={0: [(3, 4)]})) == 0
-    assert lost_rows([BatchRows({7: [(0, 9)]}, 9, 1)], here, {}, NOTHING_SAID) == 9
+    assert lost_rows([BatchRows({7: [(0, 9)]}, 9)], here, {}, NOTHING_SAID) == 9
 
 
 def test_the_table_has_the_columns_of_its_contract() -> None:
@@ -157,8 +139,6 @@ def test_the_table_has_the_columns_of_its_contract() -> None:
     for each in msgspec.structs.fields(LakeAuditRow):
         if each.name in ("missing_ranges", "duplicate_ranges"):
             assert columns[each.name] == "array<struct<start:bigint,end:bigint>>"
-        elif each.name == "hour":
-            assert columns[each.name] == "timestamp" and type(None) in get_args(each.type)
         elif each.name == "partition":
             assert columns[each.name] == "int"
         else:

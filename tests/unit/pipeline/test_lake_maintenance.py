@@ -15,8 +15,6 @@ from ctl.errors import EXIT_USAGE, CommandError
 from pipeline.ingest.failures import UnreadableTime
 from pipeline.ingest.ranges import Bounds, PartitionRange
 from pipeline.lake.backfill import clip
-from pipeline.lake.backfill_read import Piece, around
-from pipeline.lake.compact_log import ConflictError, commit, conflict, removal
 from pipeline.lake.decode.steps import (
     BACKFILLS,
     DROPPED,
@@ -30,22 +28,26 @@ from pipeline.lake.decode.steps import (
     repair_of,
     spread,
 )
+from pipeline.lake.pieces import Piece, Ranges, around
 from pipeline.lake.planning.compact_plan import (
-    Bin,
     DataFile,
+    Limits,
     commits_of,
     expired,
     expiry,
+    hour_text,
     plan_bins,
     small_share,
 )
+from pipeline.lake.rewrite import ConflictError, commit, conflict, removal
 
 HOUR = datetime(2026, 1, 1, 5, tzinfo=UTC)
 
 
-def data_file(number: int, size: int, hour: int | None = 0, first: tuple[int, int] = (0, 0)) -> DataFile:
-    at = None if hour is None else HOUR + timedelta(hours=hour)
-    return DataFile(f"f{number}", size, size * 10, at, {"event_hour": None}, first)
+def data_file(number: int, size: int, hour: int = 0, minute: int | None = None) -> DataFile:
+    values: dict[str, str | None] = {"ingest_hour": hour_text(HOUR + timedelta(hours=hour))}
+    first = None if minute is None else HOUR + timedelta(minutes=minute)
+    return DataFile(f"f{number}", size, size * 10, values, first)
 
 
 @settings(deadline=None)
@@ -105,27 +107,35 @@ def test_what_a_killed_decode_left(decoded_batch: int, redriven: int, applied: i
 
 @settings(deadline=None)
 @given(
-    st.lists(st.tuples(st.integers(1, 40), st.sampled_from([None, 0, 1]), st.integers(0, 3)), max_size=30),
+    st.lists(st.tuples(st.integers(1, 40), st.integers(0, 1), st.none() | st.integers(0, 3)), max_size=30),
     st.integers(5, 30),
+    st.integers(2, 5),
 )
-def test_bins_join_small_files_of_an_hour(files: list[tuple[int, int | None, int]], small: int) -> None:
-    given_files = [data_file(n, size, hour, (first, n)) for n, (size, hour, first) in enumerate(files)]
-    target = 2 * small
-    bins = plan_bins(given_files, small, target)
-    taken = [file.path for each in bins for file in each.files]
+def test_bins_join_small_files_of_an_hour(
+    files: list[tuple[int, int, int | None]], small: int, files_min: int
+) -> None:
+    given_files = [data_file(n, *each) for n, each in enumerate(files)]
+    bins = plan_bins(given_files, Limits(small, 2 * small, files_min))
+    taken = [file.path for each in bins for file in each]
     assert len(taken) == len(set(taken))
     for each in bins:
-        assert len(each.files) > 1 and {file.hour for file in each.files} == {each.hour}
-        assert each.size_bytes <= target and all(file.size_bytes < small for file in each.files)
-        assert [file.first for file in each.files] == sorted(file.first for file in each.files)
+        assert len(each) > 1 and len({file.hour for file in each}) == 1
+        assert sum(file.size_bytes for file in each) <= 2 * small
+        assert all(file.size_bytes < small for file in each)
+        times = [file.first for file in each if file.first is not None]
+        assert times == sorted(times)
+    per_hour = [[file for file in given_files if file.hour == each[0].hour] for each in bins]
+    assert all(sum(file.size_bytes < small for file in hour) >= files_min for hour in per_hour)
     groups = commits_of(bins, 100)
     assert [each for group in groups for each in group] == bins
-    assert all(len(group) == 1 or sum(each.size_bytes for each in group) <= 100 for group in groups)
+    sizes = [sum(file.size_bytes for each in group for file in each) for group in groups]
+    assert all(size <= 100 or len(group) == 1 for size, group in zip(sizes, groups, strict=True))
 
 
 def test_a_table_of_joined_files_is_left_alone() -> None:
     files = [data_file(0, 200), data_file(1, 10, 1), data_file(2, 10, 2), data_file(3, 10, 2)]
-    assert plan_bins(files, 100, 200) == [Bin(HOUR + timedelta(hours=2), (files[2], files[3]))]
+    assert plan_bins(files, Limits(100, 200)) == [[files[2], files[3]]]
+    assert plan_bins(files, Limits(100, 200, 3)) == []
     assert small_share(files, 100) == 0.5 and small_share(files[:2], 100) == 0
 
 
@@ -133,7 +143,7 @@ def test_whole_hours_expire() -> None:
     now = datetime(2026, 1, 2, 10, 59, tzinfo=UTC)
     before = expiry(now, timedelta(hours=24))
     assert before == datetime(2026, 1, 1, 10, tzinfo=UTC)
-    files = [data_file(n, 1, hour) for n, hour in enumerate((4, 5, 6, None))]
+    files = [data_file(n, 1, hour) for n, hour in enumerate((4, 5, 6))]
     assert expired(files, before) == files[:1]
 
 
@@ -153,12 +163,20 @@ def test_a_window_is_read_below_the_loader() -> None:
 @given(st.integers(0, 30), st.integers(1, 20), st.integers(0, 19), st.integers(1, 9))
 def test_an_unreadable_record_is_read_by_a_client(start: int, count: int, at: int, by_client: int) -> None:
     hit = PartitionRange(1, start, start + count)
+    whole = {"t": [PartitionRange(0, 0, 5), hit], "u": [PartitionRange(1, 0, 3)]}
     record = UnreadableTime("t", 1, start + at % count)
-    pieces = around(Piece((PartitionRange(0, 0, 5), hit)), record, by_client)
-    read = [(p.partition, n) for piece in pieces for p in piece.ranges for n in range(p.start, p.end)]
-    assert sorted(read) == [*((0, n) for n in range(5)), *((1, n) for n in range(hit.start, hit.end))]
+    pieces = around(Piece(whole), record, by_client)
+
+    def places(ranges: Ranges) -> list[tuple[str, int, int]]:
+        return [
+            (t, p.partition, n) for t, found in ranges.items() for p in found for n in range(p.start, p.end)
+        ]
+
+    read = [place for piece in pieces for place in places(piece.ranges)]
+    assert sorted(read) == sorted(places(whole))
     [client] = [piece for piece in pieces if piece.by_client]
-    assert client.ranges[0].start == record.offset and len(client.ranges) == 1
+    [[only]] = client.ranges.values()
+    assert (only.partition, only.start) == (1, record.offset)
 
 
 def test_appends_do_not_disturb_maintenance() -> None:

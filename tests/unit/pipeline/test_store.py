@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql import SparkSession
 
 from pipeline.errors import PipelineError
 from pipeline.ingest import lease
@@ -17,15 +16,11 @@ from pipeline.ingest.commits import BatchDocument, IngestTable, TableSpec
 from pipeline.ingest.lease import LeasedError, table_lease
 from pipeline.ingest.ranges import PartitionRange
 from pipeline.ingest.staging import staged_file
-from pipeline.lake.audit_scan import scan
-from pipeline.lake.compact_log import ConflictError, commit, removal
-from pipeline.lake.decode.source import log_files, slices_of
 from pipeline.lake.forgotten import forgotten_offsets
+from pipeline.lake.held import files_here, held_in
 from pipeline.lake.lake_tables import lake_tables
-from pipeline.lake.planning.audit_runs import Runs
-from pipeline.lake.planning.compact_plan import DataFile
+from pipeline.lake.rewrite import ConflictError, commit, data_files, removal
 from pipeline.layout import PipelineLayout
-from pipeline.schema.lake import LAKE_PARTITION_BY
 from pipeline.store import StorePath, create, lake_root, must_answer, read_bytes
 from tests.pipeline.s3_server import S3Server, s3_server, troubled_s3
 from tests.unit.pipeline.test_forget import ADA, Lake, kinds
@@ -54,14 +49,6 @@ def append(table: IngestTable, tmp_path: Path, batch: int, rows: int) -> None:
     table.append([staged_file(file, tmp_path)], document)
 
 
-def files_of(table: DeltaTable) -> list[DataFile]:
-    found = table.get_add_actions(flatten=True)
-    return [
-        DataFile(each["path"], each["size_bytes"], each["num_records"], None, {}, (0, 0))
-        for each in pa.table(found).to_pylist()
-    ]
-
-
 def offsets(path: StorePath) -> list[int]:
     return sorted(DeltaTable(str(path)).to_pyarrow_table().column("offset").to_pylist())
 
@@ -87,7 +74,7 @@ def test_a_file_that_is_gone_is_not_replaced(bucket: StorePath, tmp_path: Path) 
     table = IngestTable.open(path, SPEC)
     append(table, tmp_path, 0, 10)
     read = DeltaTable(str(path))
-    gone = [removal(each, 1, data_change=True) for each in files_of(read)]
+    gone = [removal(each, 1, data_change=True) for each in data_files(read)]
     append(table, tmp_path, 1, 10)
     assert commit(path, int(read.version()), gone, "DELETE", {}, 1) == 3
     assert offsets(path) == list(range(10, 20))
@@ -121,27 +108,19 @@ def test_a_key_goes_out_of_tables_in_a_store(bucket: StorePath, tmp_path: Path) 
     assert kinds(told) == {"lake": (30, True), "decoded": (28, True), "dead_letters": (2, True)}
     kept = {(p, n) for p in (0, 1) for n in range(60) if n % 4}
     assert topic.places() == kept
-    table = DeltaTable(str(topic.lake.path))
-    files = log_files(table)
+    files, _ = files_here(topic.lake.path, DeltaTable(str(topic.lake.path)))
     there = {each.name for each in topic.lake.path.rglob("*.parquet") if "_delta_log" not in str(each)}
-    assert there == {str(each["path"]).rpartition("/")[2] for each in files}
-    runs = scan(no_spark, slices_of(files, topic.lake.path, LAKE_PARTITION_BY[0]))
-    assert {(p, n) for p, found in runs.items() for n in ranges_of(found)} == kept
+    assert there == {each.name for each in files}
+    held = held_in(files)
+    assert {
+        (p, n) for p, found in held.items() for start, end in found.there for n in range(start, end)
+    } == kept
     gone = forgotten_offsets(layout, topic.lake.topic_id)
     assert {(p, n) for p, found in gone.items() for start, end in found for n in range(start, end)} == {
         (p, n) for p in (0, 1) for n in range(0, 60, 4)
     }
     [lake] = lake_tables(layout, "i-1")
     assert lake == topic.lake
-
-
-def no_spark() -> SparkSession:
-    raise AssertionError("there is little to read")
-
-
-def ranges_of(runs: Runs) -> list[int]:
-    pairs = zip(runs.starts.tolist(), runs.ends.tolist(), strict=True)
-    return [n for start, end in pairs for n in range(start, end)]
 
 
 @pytest.mark.long
