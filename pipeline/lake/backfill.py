@@ -8,7 +8,7 @@ loader: what it will append is never in a backfill's range, whenever either of t
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final, NamedTuple
+from typing import Final
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -23,7 +23,17 @@ from pipeline.lake.forgotten import forgotten_offsets
 from pipeline.lake.held import held_in, ints, whole_files
 from pipeline.lake.lake_tables import LakeTable
 from pipeline.lake.pieces import read_topic
-from pipeline.lake.planning.offset_sets import APART, Held, Ranges, are_in, minus, read_plan, total
+from pipeline.lake.planning.offset_sets import (
+    APART,
+    LAST,
+    Held,
+    Ranges,
+    are_in,
+    common,
+    minus,
+    read_plan,
+    total,
+)
 from pipeline.lake.rows import Destination, ingested, lake_rows
 from pipeline.layout import PipelineLayout
 from pipeline.progress import Progress
@@ -42,16 +52,6 @@ class BackfillDocument(BatchDocument, frozen=True, kw_only=True, omit_defaults=T
     """After it the table has all records of these offsets."""
 
 
-class Clipped(NamedTuple):
-    """What of a window a backfill reads, and why not the rest."""
-
-    ranges: tuple[PartitionRange, ...]
-    gone: int
-    """Offsets that retention has removed."""
-    left_to_load: int
-    """Offsets that the loader will bring, or has just begun to."""
-
-
 @dataclass
 class BackfillResult:
     """What one run did."""
@@ -66,26 +66,38 @@ class BackfillResult:
     forgotten: int = 0
     """Offsets whose records were taken out on purpose: they stay away."""
     gone: int = 0
+    """Offsets that retention has removed."""
     left_to_load: int = 0
+    """Offsets that the loader will bring, or has just begun to."""
 
 
-def clip(
-    window: Iterable[PartitionRange], bounds: Mapping[int, Bounds], positions: Mapping[int, int]
-) -> Clipped:
-    """What the brokers have of a window below the loader's positions. Pure."""
-    ranges, gone, left = [], 0, 0
+def lacking_of(
+    window: Iterable[PartitionRange],
+    bounds: Mapping[int, Bounds],
+    positions: Mapping[int, int],
+    there: Mapping[int, Held],
+    forgotten: Mapping[int, Ranges],
+) -> tuple[dict[int, Ranges], BackfillResult]:
+    """What of a window is to be read, below the loader's positions, and why not the rest. Pure."""
+    lacking: dict[int, Ranges] = {}
+    result = BackfillResult()
     for each in window:
         if each.partition not in bounds:
             continue
         earliest, end = bounds[each.partition]
-        wanted = each._replace(end=min(each.end, max(end, each.start)))
-        gone += max(0, min(wanted.end, earliest) - wanted.start)
-        position = positions.get(each.partition, 0)
-        start = max(wanted.start, earliest)
-        left += max(0, wanted.end - max(start, position))
-        if start < min(wanted.end, position):
-            ranges.append(PartitionRange(each.partition, start, min(wanted.end, position)))
-    return Clipped(tuple(ranges), gone, left)
+        wanted = common([(each.start, each.end)], [(0, end)])
+        kept = common(wanted, [(earliest, LAST)])
+        asked = common(kept, [(0, positions.get(each.partition, 0))])
+        gaps = minus(asked, there[each.partition].there if each.partition in there else [])
+        found = minus(gaps, forgotten.get(each.partition, []))
+        if found:
+            lacking[each.partition] = found
+        result.gone += total(wanted) - total(kept)
+        result.left_to_load += total(kept) - total(asked)
+        result.offsets += total(asked)
+        result.present += total(asked) - total(gaps)
+        result.forgotten += total(gaps) - total(found)
+    return lacking, result
 
 
 def backfill(
@@ -108,9 +120,9 @@ def backfill(
         table = IngestTable(lake.path, delta)
         there = held_in(whole_files(lake.path, delta))
         bounds = offsets.bounds([topic]).get(topic.name, {})
-        wanted = clip(window, bounds, table.positions(lake.load_app, topic.partitions))
-        result = BackfillResult(gone=wanted.gone, left_to_load=wanted.left_to_load)
-        lacking = _lacking(wanted.ranges, there, forgotten_offsets(layout, lake.topic_id), result)
+        positions = table.positions(lake.load_app, topic.partitions)
+        forgotten = forgotten_offsets(layout, lake.topic_id)
+        lacking, result = lacking_of(window, bounds, positions, there, forgotten)
         reads = read_plan(lacking, APART, max(1, offsets_max // max(1, len(lacking))))
         progress.planned(sum(map(total_offsets, reads)), "offsets")
         done = 0
@@ -123,25 +135,6 @@ def backfill(
             progress.done(done)
             progress.figures(rows=result.rows, bytes=result.bytes)
         return result
-
-
-def _lacking(
-    window: Sequence[PartitionRange],
-    there: Mapping[int, Held],
-    forgotten: Mapping[int, Ranges],
-    result: BackfillResult,
-) -> dict[int, Ranges]:
-    """What of a window is to be read; the rest is counted."""
-    lacking: dict[int, Ranges] = {}
-    for each in window:
-        asked = [(each.start, each.end)]
-        here = there[each.partition].there if each.partition in there else []
-        gaps = minus(asked, here)
-        lacking[each.partition] = minus(gaps, forgotten.get(each.partition, []))
-        result.offsets += each.offsets
-        result.present += each.offsets - total(gaps)
-        result.forgotten += total(gaps) - total(lacking[each.partition])
-    return {partition: ranges for partition, ranges in lacking.items() if ranges}
 
 
 @dataclass

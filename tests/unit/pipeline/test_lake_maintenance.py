@@ -14,7 +14,7 @@ from ctl.commands.pipeline.lake_upkeep import parse_age
 from ctl.errors import EXIT_USAGE, CommandError
 from pipeline.ingest.failures import UnreadableTime
 from pipeline.ingest.ranges import Bounds, PartitionRange
-from pipeline.lake.backfill import clip
+from pipeline.lake.backfill import lacking_of
 from pipeline.lake.decode.steps import (
     BACKFILLS,
     DROPPED,
@@ -39,6 +39,7 @@ from pipeline.lake.planning.compact_plan import (
     plan_bins,
     small_share,
 )
+from pipeline.lake.planning.offset_sets import held
 from pipeline.lake.rewrite import ConflictError, commit, conflict, removal
 
 HOUR = datetime(2026, 1, 1, 5, tzinfo=UTC)
@@ -154,9 +155,12 @@ def test_a_window_is_read_below_the_loader() -> None:
         PartitionRange(2, 0, 9),
         PartitionRange(9, 0, 1),
     ]
-    found = clip(window, {0: Bounds(20, 150), 1: Bounds(0, 3), 2: Bounds(0, 9)}, {0: 100, 1: 50})
-    assert found.ranges == (PartitionRange(0, 20, 100), PartitionRange(1, 0, 3))
-    assert (found.gone, found.left_to_load) == (10, 50 + 9)
+    bounds = {0: Bounds(20, 150), 1: Bounds(0, 3), 2: Bounds(0, 9)}
+    there = {0: held([(30, 40), (90, 120)])}
+    lacking, told = lacking_of(window, bounds, {0: 100, 1: 50}, there, {0: [(0, 25), (35, 50)]})
+    assert lacking == {0: [(25, 30), (50, 90)], 1: [(0, 3)]}
+    assert (told.gone, told.left_to_load, told.offsets) == (10, 50 + 9, 80 + 3)
+    assert (told.present, told.forgotten) == (20, 15)
 
 
 @settings(deadline=None)
