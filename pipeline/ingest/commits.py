@@ -254,5 +254,5 @@ def add_action(path: str, file: StagedFile, now_ms: int) -> AddAction:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, datetime):
-        return value.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        return value.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"  # the year 1 is 0001
     return value.isoformat() if isinstance(value, date) else value

@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, NamedTuple, NoReturn
@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.again import again_and_again
 from pipeline.errors import PipelineError
+from pipeline.ingest.failures import is_from_store
 from pipeline.ingest.offsets import SourceOffsets, UnreachableError
 from pipeline.ingest.staging import tasks_area
 from pipeline.lake.compact import tidy
@@ -129,8 +130,11 @@ class Loader:
         until_s = time.monotonic() + self._settings.tidy_s
         for load in loads:
             if load.batches and time.monotonic() < until_s:
-                with suppress(PipelineError):
+                try:
                     tidy(self._layout, load.path, datetime.now(UTC), until_s)
+                except Exception as error:
+                    if not isinstance(error, PipelineError | OSError) and not is_from_store(error):
+                        raise
 
     def _tell(self, loads: Sequence[TopicLoad], refused: Sequence[Refused]) -> None:
         total = Totals.of(loads).after(self._past)

@@ -197,7 +197,14 @@ def test_times_of_a_year_make_one_folder(layout: PipelineLayout) -> None:
     hours = [Record(0, n, b"x", START_MS + n * HOUR_MS) for n in range(365 * 24)]
     ends = [Record(0, 8760, b"x", -62_135_596_800_000), Record(0, 8761, b"x", 253_402_300_799_999)]
     lake.load([*hours, *ends])
+    lake.load([Record(0, 8762, b"x", -62_135_596_800_000)])
+    compact(layout, lake.table.path, now(), Silent())
     assert len({each.parent for each in lake.table.path.rglob("*.parquet")}) == 1
+    table = DeltaTable(str(lake.table.path))
+    old = table.to_pyarrow_table(filters=[("timestamp", "<", datetime(2, 1, 1, tzinfo=UTC))])
+    assert sorted(old.column("offset").to_pylist()) == [8760, 8762]
+    [told] = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+    assert told["min.timestamp"].year == 1 and told["max.timestamp"].year == 9999
 
 
 def test_a_table_that_was_partitioned_otherwise_is_a_sentence(layout: PipelineLayout) -> None:
