@@ -47,6 +47,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     figures: Annotated[
         dict[Annotated[str, msgspec.Meta(max_length=64)], Figure], msgspec.Meta(max_length=FIGURES_MAX)
     ] = {}
-    """Totals of this run by name: `rows`, `bytes`, `dead_letters`, `lag_records` ..."""
+    """Totals of this run by name: `rows`, `bytes`, `dead_letters`, `lag_records` ... and `cpu_ms`, of the
+    job's process and all that it started."""
     error: Annotated[str, msgspec.Meta(max_length=2000)] = ""
     """One sentence; empty unless failed."""

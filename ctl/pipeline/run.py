@@ -18,6 +18,7 @@ from ctl.command import Made
 from ctl.console_client import Console, instance_path
 from ctl.errors import CommandError
 from ctl.options import DEFAULT_DATA_DIR, DataDir, Tenant
+from ctl.pipeline.cpu import cpu_ms
 from ctl.pipeline.progress import ShownProgress, quiet_teller
 from ctl.pipeline.spark_options import Lake, Master, Remote, SparkSettings, spark_at
 from pipeline.errors import PipelineError
@@ -104,8 +105,12 @@ def job_run(
     with sentences():
         root = None if lake is None else _lake_root(lake)
     with Console.of(data_dir, tenant) as console:
+        before_ms = cpu_ms()
 
         def tell(status: JobStatus) -> None:
+            if status.id == progress.status.id:
+                cost = {"cpu_ms": max(0, cpu_ms() - before_ms)}
+                status = msgspec.structs.replace(status, figures=status.figures | cost)
             console.call("PUT", f"pipeline/jobs/{status.id}", msgspec.to_builtins(status))
 
         progress = ShownProgress(job, subject, quiet_teller(tell, say))

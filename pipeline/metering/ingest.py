@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from contracts.usage_records import USAGE_QUARANTINE, USAGE_RAW, USAGE_TOPIC
 from pipeline.errors import PipelineError
@@ -138,14 +139,15 @@ def ingest(
         plan = tables.plan(offsets.bounds([topic])[topic.name])
         _refuse_regressed(plan)
         total = IngestFigures()
-        gaps, done = plan.gaps, 0
+        gaps, done, size_bytes = plan.gaps, 0, 0
         progress.planned(total_offsets(plan.ranges))
         for batch in consume(offsets, topic, plan.ranges, records_per_batch_max):
             total += tables.take(batch.messages, batch.ranges, gaps, now_ms=now_ms())
             gaps = ()
             done += total_offsets(batch.ranges)
             progress.done(done)
-            progress.figures(**_shown(total))
+            size_bytes += pc.sum(pc.binary_length(batch.messages["value"])).as_py() or 0
+            progress.figures(**_shown(total), bytes=size_bytes)
     return total
 
 

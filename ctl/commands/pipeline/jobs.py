@@ -1,7 +1,7 @@
 """`portico pipeline jobs`: what runs, ran and failed, as the console was told."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from functools import partial
 from typing import Annotated, Any, Final
@@ -34,7 +34,7 @@ def jobs(
         found = console.get("pipeline/jobs", **asked)
         return in_table(
             found,
-            ["STARTED (UTC)", "JOB", "SUBJECT", "STATE", "DONE", "RATE", "TOOK", "FIGURES"],
+            ["STARTED (UTC)", "JOB", "SUBJECT", "STATE", "DONE", "RATE", "TOOK", "CPU S/GB", "FIGURES"],
             map(_row, found["items"]),
             empty="No pipeline job has run: start one, such as `portico pipeline load INSTANCE TOPIC`.",
         )
@@ -65,5 +65,13 @@ def _row(run: Any) -> list[str]:
         f"{run['done']:,}{of_planned} {run['unit']}",
         f"{run['rate_per_s']:,.0f}/s",
         f"{(updated - started).total_seconds():.1f} s",
+        _cost(run["unit"], run["done"], run["figures"]),
         run["error"] or figures,
     ]
+
+
+def _cost(unit: str, done: int, figures: Mapping[str, int]) -> str:
+    """CPU seconds for a GB that a run worked on, where it says how many bytes that was."""
+    count = done if unit == "bytes" else figures.get("bytes", 0)
+    cpu_ms = figures.get("cpu_ms")
+    return f"{cpu_ms / 1000 / (count / 1e9):.1f}" if count and cpu_ms is not None else "-"

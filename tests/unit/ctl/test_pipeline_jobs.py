@@ -33,9 +33,17 @@ def test_a_run_in_one_line() -> None:
         "1,250,000 of 2,000,000 records",
         "125,000/s",
         "10.0 s",
+        "-",
         "lag_records=750,000 rows=1,250,000",
     ]
-    assert _row(RUN | {"planned": 0, "error": "disk full"})[4::3] == ["1,250,000 records", "disk full"]
+    assert _row(RUN | {"planned": 0, "error": "disk full"})[4::4] == ["1,250,000 records", "disk full"]
+
+
+def test_what_a_run_costs_for_each_gb() -> None:
+    figures = {"cpu_ms": 30_000, "bytes": 2 * 10**9}
+    assert _row(RUN | {"figures": figures})[7] == "15.0"
+    assert _row(RUN | {"figures": {"cpu_ms": 500}, "unit": "bytes", "done": 10**8})[7] == "5.0"
+    assert _row(RUN | {"figures": {"cpu_ms": 500}})[7] == "-"
 
 
 def test_wrong_usage(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { Run } from '../api';
-import { formatCompact, formatFigure, leftMs, RunRates, splitFigures, tookMs } from './runs';
+import { cpuSecondsPerGb, formatCompact, formatFigure, leftMs, RunRates, splitFigures, tookMs } from './runs';
 
 function run(changes: Partial<Run> = {}): Run {
   return {
@@ -42,6 +42,12 @@ describe('a run', () => {
     expect(leftMs(run({ planned: 0 }), 100)).toBeNull();
     expect(leftMs(run({ state: 'lost' }), 100)).toBeNull();
     expect(tookMs(run())).toBe(10_000);
+  });
+  it('costs CPU seconds for each GB that it says it worked on', () => {
+    expect(cpuSecondsPerGb(run({ figures: { cpu_ms: 30_000, bytes: 2_000_000_000 } }))).toBe(15);
+    expect(cpuSecondsPerGb(run({ figures: { cpu_ms: 500 }, unit: 'bytes', done: 100_000_000 }))).toBe(5);
+    expect(cpuSecondsPerGb(run({ figures: { cpu_ms: 500 } }))).toBeNull();
+    expect(cpuSecondsPerGb(run({ figures: { bytes: 500 } }))).toBeNull();
   });
   it('has its lag apart from other figures', () => {
     const { lag, other } = splitFigures(run({ figures: { rows: 1, lag_records: 2, flags: 3 } }));

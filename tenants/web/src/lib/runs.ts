@@ -43,6 +43,13 @@ export function leftMs(run: Run, rate: number): number | null {
   return (1000 * (run.planned - run.done)) / rate;
 }
 
+/** CPU seconds for a GB that it worked on; null for runs that do not say how many bytes that was. */
+export function cpuSecondsPerGb(run: Run): number | null {
+  const bytes = run.unit === 'bytes' ? run.done : (run.figures.bytes ?? 0);
+  const cpuMs = run.figures.cpu_ms;
+  return bytes > 0 && cpuMs !== undefined ? cpuMs / 1000 / (bytes / 1e9) : null;
+}
+
 const isLag = (name: string): boolean => /(^|_)lag(_|$)/.test(name);
 
 /** Figures that say how far behind a run is, and the others. */
