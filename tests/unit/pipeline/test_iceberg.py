@@ -176,12 +176,12 @@ def test_files_are_passed_over_by_what_delta_knew_of_them(layout: PipelineLayout
 def test_compacted_and_expired_and_forgotten(layout: PipelineLayout) -> None:
     lake = LakeWriter(layout)
     for first in range(0, 60, 10):
-        lake.loaded_at += timedelta(hours=first // 40)
+        lake.loaded_at = now() - timedelta(hours=2 - first // 30)
         lake.load(records(first, 10))
     show(layout)
     DeltaTable(str(lake.table.path)).optimize.compact()
     [compacted] = show(layout)
-    assert compacted[3:5] == (1, 4)
+    assert compacted[3:5] == (2, 6)
     assert must_be_equal(layout) == 1
     expire(lake.table.path, now() + timedelta(hours=1), timedelta(hours=2))
     [expired] = show(layout)
