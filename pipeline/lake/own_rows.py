@@ -9,6 +9,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipeline.errors import PipelineError
 from pipeline.ingest.commits import BatchDocument, IngestTable, TableSpec
 from pipeline.ingest.lease import table_lease
 from pipeline.ingest.staging import staged_file, staging_area
@@ -34,6 +35,12 @@ def append_rows(
     holder = f"portico pipeline {job}"
     with table_lease(path, holder, wait_s=_LEASE_WAIT_S), staging_area(layout.lake_staging_here) as area:
         table = IngestTable.open(path, TableSpec(schema, (), description))
+        known = table.dataset().schema.names
+        if lacking := [each for each in schema.names if each not in known]:
+            raise PipelineError(
+                f"table {path} of an earlier version has no {', '.join(lacking)}: nothing was changed and "
+                "it can be read; move it away to have it made anew"
+            )
         folder = area / "rows"
         folder.mkdir()
         file = folder / f"part-{time.time_ns()}-{uuid.uuid4().hex}.parquet"
