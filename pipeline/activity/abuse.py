@@ -9,10 +9,9 @@ from typing import Final, NamedTuple
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from pipeline.activity.alerts import send_alerts
 from pipeline.activity.events import LOGIN
 from pipeline.activity.intake import Fold, Job, Output
-from pipeline.activity.ranges import at, between, floor, us_of
+from pipeline.activity.tables import Span, us_of
 from pipeline.activity.topics import ABUSE_ALERTS
 
 WINDOW: Final = timedelta(minutes=5)
@@ -38,8 +37,7 @@ TABLE: Final = "abuse_alerts"
 
 
 def attempts(logins: DataFrame, since: int, rules: tuple[Rule, ...] = RULES) -> DataFrame:
-    """rule, source, slot (start of its slide), attempts, fresh (those of batches after `since`)."""
-    slot = F.window("ts", _interval(SLIDE)).start.alias("slot")
+    """rule, source, window_start, window_end, attempts, fresh (those of batches after `since`)."""
     sources = F.array(
         *(
             F.struct(
@@ -49,25 +47,13 @@ def attempts(logins: DataFrame, since: int, rules: tuple[Rule, ...] = RULES) -> 
             for rule in rules
         )
     )
-    one_each = logins.select(slot, "batch", F.explode(sources).alias("of")).select("slot", "batch", "of.*")
-    fresh = F.sum((F.col("batch") > since).cast("long"))
-    return (
-        one_each.where(F.col("source").isNotNull())
-        .groupBy("rule", "source", "slot")
-        .agg(F.count("*").alias("attempts"), fresh.alias("fresh"))
+    one_each = logins.select("ts", "batch", F.explode(sources).alias("of")).where("of.source is not null")
+    window = F.window("ts", *(f"{length.total_seconds():.0f} seconds" for length in (WINDOW, SLIDE)))
+    counted = one_each.groupBy("of.rule", "of.source", window.alias("window")).agg(
+        F.count("*").alias("attempts"), F.count_if(F.col("batch") > since).alias("fresh")
     )
-
-
-def windows(slots: DataFrame) -> DataFrame:
-    """Slots summed up in sliding windows: rule, source, window_start, window_end, attempts, fresh."""
-    steps = WINDOW // SLIDE
-    starts = F.array(*(F.col("slot") - F.lit(SLIDE * step) for step in range(steps)))
-    return (
-        slots.withColumn("window_start", F.explode(starts))
-        .groupBy("rule", "source", "window_start")
-        .agg(F.sum("attempts").alias("attempts"), F.sum("fresh").alias("fresh"))
-        .withColumn("window_end", F.col("window_start") + F.lit(WINDOW))
-    )
+    ends = F.col("window.start").alias("window_start"), F.col("window.end").alias("window_end")
+    return counted.select("rule", "source", *ends, "attempts", "fresh")
 
 
 def abusive(counted: DataFrame, rules: tuple[Rule, ...] = RULES) -> DataFrame:
@@ -96,23 +82,17 @@ def alert_records(alerts: DataFrame) -> DataFrame:
     )
 
 
-def _interval(length: timedelta) -> str:
-    return f"{int(length.total_seconds())} seconds"
-
-
-def _fold(step: Fold, table: str) -> None:
-    reach = step.reach()
-    if reach is None:
+def _fold(step: Fold) -> None:
+    touched = step.touched()
+    if touched is None:
         return
-    first = floor(reach.first_us, SLIDE) - us_of(WINDOW) + us_of(SLIDE)
-    last = floor(reach.last_us, SLIDE)
-    near = step.on_time().where(f"ts >= {at(first)} and ts < {at(last + us_of(WINDOW))}")
-    counted = windows(attempts(near, step.since)).where(between("window_start", first, last))
+    before = us_of(WINDOW - SLIDE)
+    starts = Span(touched.first_us - before, touched.until_us)
+    near = step.on_time(Span(starts.first_us, starts.until_us + before))
+    counted = attempts(near, step.since).where(starts.of("window_start"))
     alerts = abusive(counted).persist()
-    send_alerts(alert_records(alerts.where("is_new")), step.source, ABUSE_ALERTS)
-    step.tables.replace(
-        table, alerts.drop("fresh", "is_new"), table, step.upto, between("window_start", first, last)
-    )
+    step.alert(alert_records(alerts.where("is_new")), ABUSE_ALERTS)
+    step.replace(alerts.drop("fresh", "is_new"), starts.of("window_start"))
     alerts.unpersist()
 
 

@@ -1,7 +1,6 @@
 """From records to events: typed columns, or the error for which a record is a dead letter. Pure."""
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -9,7 +8,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from pipeline.activity import topics
-from pipeline.activity.ranges import at, us_of
+from pipeline.activity.tables import at
 
 AHEAD_MS_MAX: Final = 3_600_000
 """A time that far after the record's own moves the watermark for everybody: it is an error instead."""
@@ -144,8 +143,3 @@ def unseen(found: DataFrame, seen: DataFrame | None, watermark_us: int | None) -
     if watermark_us is not None:
         recent = recent.where(F.col("ts") >= F.expr(at(watermark_us)))
     return once.join(recent.select("ts", "event"), ["ts", "event"], "left_anti")
-
-
-def watermark_of(newest_us: int | None, waits_for: timedelta) -> int | None:
-    """What is older is late."""
-    return None if newest_us is None else newest_us - us_of(waits_for)

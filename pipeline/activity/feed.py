@@ -57,23 +57,22 @@ def _follows(events: DataFrame) -> DataFrame:
     return found.select("follower", "followee", "action", "ts", "event", "batch")
 
 
-def _fold_graph(step: Fold, table: str) -> None:
-    step.tables.replace(table, following(_follows(step.events)), table, step.upto)
+def _fold_graph(step: Fold) -> None:
+    step.replace(following(_follows(step.events)))
 
 
-def _fold_feed(step: Fold, table: str) -> None:
-    graph = step.tables.read(FOLLOWING)
+def _fold_feed(step: Fold) -> None:
+    graph, known = step.tables.read(FOLLOWING), step.known()
     assert graph is not None, "it is folded before"
-    known = step.tables.read(table)
     posts = _posts(step.events)
     if known is None:
-        step.tables.replace(table, feeds(graph, posts), table, step.upto)
+        step.replace(feeds(graph, posts))
         return
     fresh = F.col("batch") > step.since
     users = touched(graph, posts.where(fresh), _follows(step.events).where(fresh)).persist()
     changed = feeds(graph.join(users, "follower", "left_semi"), posts)
     kept = known.join(users, known.user == users.follower, "left_anti")
-    step.tables.replace(table, kept.unionByName(changed), table, step.upto)
+    step.replace(kept.unionByName(changed))
     users.unpersist()
 
 

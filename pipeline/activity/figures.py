@@ -8,13 +8,12 @@ import duckdb
 import pandas as pd
 from deltalake import DeltaTable
 
-from pipeline.activity.ranges import MINUTE, MINUTE_US, floor
+from pipeline.activity.tables import DAY, MINUTE, Span, us_of
 from pipeline.errors import PipelineError
 from pipeline.layout import PipelineLayout
 from pipeline.metering.engine import engine
 from pipeline.table_rows import dataset
 
-DAY_US: Final = 24 * 60 * MINUTE_US
 _PAGES: Final = 12
 _DEAD: Final = tuple(f"{job}_dead_letters" for job in ("views", "feed", "abuse", "ops"))
 _TIMES: Final = {
@@ -93,7 +92,7 @@ class Figures:
     @property
     def end_us(self) -> int:
         """The end of the day."""
-        return self.start_us + DAY_US
+        return self.start_us + us_of(DAY)
 
 
 def read_figures(layout: PipelineLayout, instance_id: str, start_us: int | None = None) -> Figures:
@@ -128,7 +127,7 @@ def _last_day_us(database: duckdb.DuckDBPyConnection, tables: Collection[str]) -
     )
     if row is None or row[0] is None:
         raise PipelineError("there is no activity to report: start with `portico pipeline activity run`")
-    return floor(row[0], MINUTE) + MINUTE_US - DAY_US
+    return Span(row[0], row[0] + 1).widened(MINUTE).until_us - us_of(DAY)
 
 
 def _day(database: duckdb.DuckDBPyConnection, sql: str, table: str, of: Figures) -> pd.DataFrame:

@@ -3,23 +3,22 @@
 One query per job, one pass over its topics. A batch becomes one append to the table of events; results are
 folded from events by batch number, so they may lag and catch up, and a crash between two writes costs
 nothing. State lives in these tables alone: Spark's checkpoint holds offsets. It is keyed by topic ids, and a
-fresh one goes on counting batches where the table ended.
+fresh one goes on counting batches where the table ended. Why state is not in the query: docs/adr/0097.
 """
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from datetime import timedelta
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 
-from pipeline.activity.events import Kind, Lane, events, unseen, watermark_of, with_lanes
-from pipeline.activity.result_tables import ActivityTables, EventFile, Reach, reach_of
+from pipeline.activity.events import Kind, Lane, events, unseen, with_lanes
+from pipeline.activity.tables import MINUTE, ActivityTables, EventFile, Span, span_of_files, us_of
 from pipeline.errors import PipelineError
 from pipeline.ingest.kafka import CLIENT_SETTINGS, POLL_TIMEOUT_MS
 from pipeline.ingest.lease import table_lease
@@ -28,8 +27,8 @@ from pipeline.layout import PipelineLayout
 from pipeline.progress import Progress
 
 WRITER: Final = "intake"
+"""Of events; a table of results is its own."""
 _OFFSETS_PER_BATCH: Final = 1_000_000
-_FIRST_BATCH: Final = "first-batch"
 _COUNTED: Final = {Lane.ON_TIME: "events", Lane.LATE: "late", Lane.DEAD: "dead_letters"}
 _DEAD: Final = ("topic", "partition", "offset", "arrived", "error", "raw")
 
@@ -47,46 +46,61 @@ class Source(NamedTuple):
         """For what asks it directly."""
         return KafkaSource(self.bootstrap_servers, self.settings)
 
+    def options(self, more: Mapping[str, str]) -> dict[str, str]:
+        """For Spark's source and sink."""
+        settings = {"bootstrap.servers": self.bootstrap_servers, **more, **self.settings}
+        return {f"kafka.{name}": value for name, value in settings.items()}
+
 
 class Fold(NamedTuple):
-    """One step from events to results: the batches after `since` up to `upto`."""
+    """One step from events to a table of results: the batches after `since` up to `upto`."""
 
+    table: str
     tables: ActivityTables
     source: Source
     events: DataFrame
     """All of the job's, up to `upto`."""
-    files: tuple[EventFile, ...]
+    files: list[EventFile]
     """Where they lie."""
     since: int
     upto: int
     watermark_us: int | None
     """What is older can change no more."""
 
-    def on_time(self) -> DataFrame:
-        """What results are made of."""
-        return self.events.where(F.col("lane") == Lane.ON_TIME.value)
-
-    def reach(self, lane: Lane = Lane.ON_TIME) -> Reach | None:
-        """The batches' times, or a little more where files were put together; None without an event."""
-        return reach_of(file for file in self.files if file.lane == lane and file.last_batch > self.since)
-
-    @property
-    def newest_before_us(self) -> int | None:
-        """The newest event of the batches before."""
-        known = reach_of(file for file in self.files if file.first_batch <= self.since)
-        return None if known is None else known.last_us
+    def on_time(self, within: Span) -> DataFrame:
+        """Events that results are made of."""
+        return self.events.where((F.col("lane") == Lane.ON_TIME.value) & F.expr(within.of("ts")))
 
     def fresh(self, lane: Lane = Lane.ON_TIME) -> DataFrame:
         """The events of these batches."""
         return self.events.where((F.col("lane") == lane.value) & (F.col("batch") > self.since))
+
+    def touched(self, lane: Lane = Lane.ON_TIME) -> Span | None:
+        """The batches' times in whole minutes, or a little more where files were put together."""
+        span = span_of_files(
+            file for file in self.files if file.lane == lane and file.last_batch > self.since
+        )
+        return None if span is None else span.widened(MINUTE)
+
+    def known(self) -> DataFrame | None:
+        """The results now; None before the first."""
+        return self.tables.read(self.table)
+
+    def replace(self, rows: DataFrame, where: str | None = None) -> None:
+        """Put new results in place of those for which `where` holds, or of all."""
+        self.tables.replace(self.table, rows, self.upto, where)
+
+    def alert(self, records: DataFrame, topic: str) -> None:
+        """Send `key` and `value`, at least once. Returns when all replicas acknowledged every one."""
+        output = records.write.format("kafka").options(**self.source.options({"acks": "all"}))
+        output.option("topic", topic).mode("append").save()
 
 
 class Output(NamedTuple):
     """A table of results and how it follows from events."""
 
     table: str
-    fold: Callable[[Fold, str], None]
-    """Folds a step into the table of that name."""
+    fold: Callable[[Fold], None]
 
 
 class Job(NamedTuple):
@@ -107,11 +121,6 @@ class Job(NamedTuple):
         """Where its events lie."""
         return f"{self.name}_events"
 
-    @property
-    def dead_letters_table(self) -> str:
-        """What could not be read."""
-        return f"{self.name}_dead_letters"
-
 
 class Intake:
     """One job of one instance, running in a session."""
@@ -122,59 +131,44 @@ class Intake:
         self.job = job
         self.error: Exception | None = None
         """What stopped a batch, before Spark wraps it."""
+        self.counts: dict[str, int] = {}
+        """Totals of this run."""
+        self.query_name: Final = f"activity-{job.name}-{source.instance_id}"
+        """Unique in a session."""
         self._spark, self._source, self._layout, self._progress = spark, source, layout, progress
         self._tables = ActivityTables(spark, layout, source.instance_id)
-        self._newest_us: int | None = None
-        """The newest time of all batches up to the last one; read from the table before the first."""
-        self._newest_is_known = False
-        self._base = 0
-        self._last = -1
+        self._files: list[EventFile] = []
+        self._last, self._base = -1, 0
         self._folded_at = time.monotonic()
-        self._counts: dict[str, int] = {}
         self._folding = threading.Lock()
 
-    @contextmanager
-    def held(self) -> Iterator[None]:
+    def held(self) -> AbstractContextManager[object]:
         """Be the only run of this job on this instance."""
-        with table_lease(self._tables.root / "leases" / self.job.name, f"a run of activity {self.job.name}"):
-            yield
-
-    @property
-    def query_name(self) -> str:
-        """Unique in a session."""
-        return f"activity-{self.job.name}-{self._source.instance_id}"
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """Totals of this run."""
-        return dict(self._counts)
+        return table_lease(self._tables.root / "leases" / self.job.name, f"a run of activity {self.job.name}")
 
     def start(self, *, available_now: bool) -> StreamingQuery:
         """Go on where the last run ended. Raises: PipelineError where a topic is missing."""
+        self._files = self._tables.event_files(self.job.events_table)
+        self._last = self._tables.folded(self.job.events_table, WRITER)
         checkpoint = self._checkpoint()
-        names = [kind.topic for kind in self.job.kinds]
-        client = {**CLIENT_SETTINGS, **self._source.settings}
-        options = {f"kafka.{name}": value for name, value in client.items()}
         records = (
             self._spark.readStream.format("kafka")
-            .options(**options)
-            .option("kafka.bootstrap.servers", self._source.bootstrap_servers)
-            .option("subscribe", ",".join(names))
+            .options(**self._source.options(CLIENT_SETTINGS))
+            .option("subscribe", ",".join(kind.topic for kind in self.job.kinds))
             .option("startingOffsets", "earliest")
             .option("maxOffsetsPerTrigger", _OFFSETS_PER_BATCH)
             .option("failOnDataLoss", "true")
             .option("kafkaConsumer.pollTimeoutMs", POLL_TIMEOUT_MS)
             .load()
         )
-        self._last = self._tables.folded(self.job.events_table, WRITER)
         writer = records.writeStream.queryName(self.query_name).foreachBatch(self._batch)
-        writer = writer.option("checkpointLocation", str(checkpoint / "spark"))
+        writer = writer.option("checkpointLocation", checkpoint)
         if available_now:
             return writer.trigger(availableNow=True).start()
         return writer.trigger(processingTime=f"{int(self.job.every_s * 1000)} milliseconds").start()
 
-    def _checkpoint(self) -> Path:
-        """The checkpoint of these topics, with the number that its first batch has in the table of events."""
+    def _checkpoint(self) -> str:
+        """The checkpoint of these topics, named by the number that its first batch has in the table."""
         names = [kind.topic for kind in self.job.kinds]
         found = SourceOffsets(self._source.kafka).topics(names)
         if missing := [name for name in names if name not in found]:
@@ -182,27 +176,16 @@ class Intake:
                 f"the instance has no topic {missing[0]}: `portico pipeline activity generate` makes it"
             )
         ids = "-".join(found[name].id for name in names)
-        path = self._layout.checkpoint(f"activity/{self._source.instance_id}/{self.job.name}/{ids}")
-        first = path / _FIRST_BATCH
-        if not first.exists():
-            path.mkdir(parents=True, exist_ok=True)
-            fresh = path / f"{_FIRST_BATCH}.new"
-            fresh.write_text(str(self._tables.folded(self.job.events_table, WRITER) + 1))
-            fresh.replace(first)
-        elif (path / "spark" / "commits").exists() and not self._tables.exists(self.job.events_table):
+        of_topics = self._layout.checkpoint(f"activity/{self._source.instance_id}/{self.job.name}/{ids}")
+        self._base = max((int(path.name) for path in of_topics.glob("[0-9]*")), default=self._last + 1)
+        path = of_topics / str(self._base)
+        if (path / "commits").exists() and self._last < 0:
             raise PipelineError(
-                f"{self._tables.path(self.job.events_table)} is gone but the positions in {path} are not: "
-                "remove that folder, too, to read the topics from their beginning"
+                f"{self._tables.path(self.job.events_table)} is gone but the positions in {of_topics} are "
+                "not: remove that folder, too, to read the topics from their beginning"
             )
-        self._base = int(first.read_text())
-        return path
-
-    def _know_newest_before(self, batch: int) -> None:
-        if not self._newest_is_known:
-            files = self._tables.event_files(self.job.events_table)
-            known = reach_of(file for file in files if file.first_batch < batch)
-            self._newest_us = None if known is None else known.last_us
-        self._newest_is_known = True
+        path.mkdir(parents=True, exist_ok=True)
+        return str(path)
 
     def _batch(self, records: DataFrame, number: int) -> None:
         try:
@@ -215,28 +198,25 @@ class Intake:
 
     def _take_in(self, records: DataFrame, batch: int) -> None:
         """Batch `batch` of the table: once, however often Spark repeats it."""
-        tables, table = self._tables, self.job.events_table
         # A first look for the first of equal rows before the shuffle costs a sort and finds next to none.
         records.sparkSession.conf.set("spark.sql.optimizer.windowGroupLimitThreshold", "-1")
-        self._know_newest_before(batch)
-        if tables.folded(table, WRITER) < batch:
-            watermark_us = watermark_of(self._newest_us, self.job.waits_for)
+        tables, table = self._tables, self.job.events_table
+        if self._last < batch:
+            watermark_us = self._watermark_us()
             found = with_lanes(events(records, self.job.kinds), watermark_us)
-            fresh = unseen(found, tables.read(table), watermark_us).withColumn(
-                "batch", F.lit(batch).cast("long")
-            )
-            tables.append(table, fresh, WRITER, batch, ("lane",))
-        self._last = batch
-        self._count(batch)
-
-    def _count(self, batch: int) -> None:
-        for file in self._tables.event_files(self.job.events_table):
+            fresh = unseen(found, tables.read(table), watermark_us)
+            tables.append(table, fresh.withColumn("batch", F.lit(batch).cast("long")), WRITER, batch, "lane")
+            self._files, self._last = tables.event_files(table), batch
+        for file in self._files:
             if file.last_batch == batch:
                 name = _COUNTED[Lane(file.lane)]
-                self._counts[name] = self._counts.get(name, 0) + file.rows
-                if file.last_us is not None and (self._newest_us is None or file.last_us > self._newest_us):
-                    self._newest_us = file.last_us
-        self._progress.figures(**self._counts)
+                self.counts[name] = self.counts.get(name, 0) + file.rows
+        self._progress.figures(**self.counts)
+
+    def _watermark_us(self) -> int | None:
+        """The newest event of all batches, less what is waited for: what is older is late."""
+        span = span_of_files(self._files)
+        return None if span is None else span.until_us - 1 - us_of(self.job.waits_for)
 
     def fold(self) -> None:
         """Bring every result up to the last batch."""
@@ -244,15 +224,12 @@ class Intake:
             stored = self._tables.read(self.job.events_table)
             if stored is None:
                 return
-            self._know_newest_before(self._last + 1)
-            watermark_us = watermark_of(self._newest_us, self.job.waits_for)
-            files = tuple(self._tables.event_files(self.job.events_table))
-            for output in (*self.job.outputs, Output(self.job.dead_letters_table, dead_letters)):
-                since = self._tables.folded(output.table, output.table)
-                if since < self._last:
-                    known = stored.where(F.col("batch") <= self._last)
-                    step = Fold(self._tables, self._source, known, files, since, self._last, watermark_us)
-                    output.fold(step, output.table)
+            last, known = self._last, stored.where(F.col("batch") <= self._last)
+            files, watermark_us = self._files, self._watermark_us()
+            for table, fold in (*self.job.outputs, Output(f"{self.job.name}_dead_letters", dead_letters)):
+                since = self._tables.folded(table, table)
+                if since < last:
+                    fold(Fold(table, self._tables, self._source, known, files, since, last, watermark_us))
             self._folded_at = time.monotonic()
 
     def compact(self) -> None:
@@ -261,7 +238,7 @@ class Intake:
             self._tables.compact(table)
 
 
-def dead_letters(step: Fold, table: str) -> None:
+def dead_letters(step: Fold) -> None:
     """Records that are no events, with where they came from and what is wrong."""
     if any(file.lane == Lane.DEAD and file.last_batch > step.since for file in step.files):
-        step.tables.append(table, step.fresh(Lane.DEAD).select(*_DEAD), table, step.upto)
+        step.tables.append(step.table, step.fresh(Lane.DEAD).select(*_DEAD), step.table, step.upto)

@@ -47,9 +47,9 @@ def run_activity(
     with ExitStack() as stack:
         for intake in intakes:
             stack.enter_context(intake.held())
-        run = stack.enter_context(QueryRun(spark, {one.query_name: told[one.job.name] for one in intakes}))
+        run = stack.enter_context(QueryRun())
         for intake in intakes:
-            run.start(intake.start(available_now=available_now))
+            run.watch(intake.start(available_now=available_now), told[intake.job.name])
         try:
             run.wait(for_s, ended)
         except PipelineError:

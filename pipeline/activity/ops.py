@@ -9,10 +9,9 @@ from typing import Final, NamedTuple
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F  # noqa: N812
 
-from pipeline.activity.alerts import send_alerts
 from pipeline.activity.events import SERVICE_METRIC
 from pipeline.activity.intake import Fold, Job, Output
-from pipeline.activity.ranges import MINUTE, MINUTE_US, at, between, bounds, floor, us_of
+from pipeline.activity.tables import MINUTE, at, span_of, span_of_files, us_of
 from pipeline.activity.topics import OPS_ALERTS
 
 OPS_MINUTE: Final = "ops_minute"
@@ -24,7 +23,7 @@ BAD_TO_OPEN: Final = 2
 GOOD_TO_RESOLVE: Final = 3
 REACH: Final = timedelta(minutes=10)
 """Judged minutes further apart than this are not in a row."""
-_LOOK_BACK_US: Final = 15 * MINUTE_US
+_LOOK_BACK: Final = 15 * MINUTE
 
 
 class Rule(NamedTuple):
@@ -156,41 +155,37 @@ def alert_records(changed: DataFrame) -> DataFrame:
     )
 
 
-def _fold_minutes(step: Fold, table: str) -> None:
-    reach = step.reach()
-    if reach is None:
-        return
-    first, last = (floor(moment, MINUTE) for moment in (reach.first_us, reach.last_us))
-    of_minutes = step.on_time().where(f"ts >= {at(first)} and ts < {at(last + MINUTE_US)}")
-    step.tables.replace(table, per_minute(of_minutes), table, step.upto, between("minute", first, last))
+def _fold_minutes(step: Fold) -> None:
+    if touched := step.touched():
+        step.replace(per_minute(step.on_time(touched)), touched.of("minute"))
 
 
-def _fold_incidents(step: Fold, table: str) -> None:
-    minutes = step.tables.read(OPS_MINUTE)
+def _fold_incidents(step: Fold) -> None:
+    minutes, known = step.tables.read(OPS_MINUTE), step.known()
     if minutes is None or step.watermark_us is None:
         return
-    known = step.tables.read(table)
     begin_us = _judge_from(step, known)
-    final = minutes.where(f"minute >= {at(begin_us)} and minute <= {at(step.watermark_us - MINUTE_US)}")
+    final = minutes.where(f"minute >= {at(begin_us)} and minute <= {at(step.watermark_us - us_of(MINUTE))}")
     now = incidents(judged(final)).persist()
     where = f"opened_at >= {at(begin_us)}"
     told = changes(now, None if known is None else known.where(where))
-    send_alerts(alert_records(told), step.source, OPS_ALERTS)
-    step.tables.replace(table, now, table, step.upto, where)
+    step.alert(alert_records(told), OPS_ALERTS)
+    step.replace(now, where)
     now.unpersist()
 
 
 def _judge_from(step: Fold, known: DataFrame | None) -> int:
     """From where incidents are found again: well before the first minute not yet final, and within none."""
-    if known is None or step.newest_before_us is None:
+    before = span_of_files(file for file in step.files if file.first_batch <= step.since)
+    if known is None or before is None:
         return 0
-    begin_us = step.newest_before_us - us_of(WAITS_FOR) - _LOOK_BACK_US
+    begin_us = before.until_us - us_of(WAITS_FOR + _LOOK_BACK)
     while True:
         at_begin = f"opened_at < {at(begin_us)} and (resolved_at is null or resolved_at >= {at(begin_us)})"
-        opened = bounds(known.where(at_begin), "opened_at")
+        opened = span_of(known.where(at_begin), "opened_at")
         if opened is None:
             return begin_us
-        begin_us = opened[0]
+        begin_us = opened.first_us
 
 
 JOB: Final = Job(

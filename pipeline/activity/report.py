@@ -12,7 +12,6 @@ from markdown_it import MarkdownIt
 
 from pipeline.activity import pictures
 from pipeline.activity.figures import Figures, read_figures
-from pipeline.activity.ranges import SECOND_US
 from pipeline.layout import PipelineLayout
 
 _ROWS_MAX: Final = 25
@@ -161,7 +160,7 @@ def _short(text: str) -> str:
 
 
 def _moment(us: int) -> str:
-    return datetime.fromtimestamp(us / SECOND_US, UTC).strftime("%Y-%m-%d %H:%M")
+    return datetime.fromtimestamp(us / 1_000_000, UTC).strftime("%Y-%m-%d %H:%M")
 
 
 def _time(moment: Any) -> str:

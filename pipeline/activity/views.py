@@ -8,8 +8,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from pipeline.activity.events import PAGE_VIEW, Lane
 from pipeline.activity.intake import Fold, Job, Output
-from pipeline.activity.ranges import MINUTE, at, between, floor, us_of
-from pipeline.activity.result_tables import Reach
+from pipeline.activity.tables import at, us_of
 
 SESSION_GAP: Final = timedelta(minutes=30)
 RANKING_WINDOW: Final = timedelta(hours=1)
@@ -26,17 +25,11 @@ def views_per_minute(events: DataFrame) -> DataFrame:
     return events.groupBy(minute, "page").agg(F.count("*").alias("views"))
 
 
-def added(*counts: DataFrame) -> DataFrame:
-    """Counts by minute and page of several parts together."""
-    first, *others = counts
-    for other in others:
-        first = first.unionByName(other)
-    return first.groupBy("minute", "page").agg(F.sum("views").alias("views"))
-
-
-def late_views(late: DataFrame, known: DataFrame) -> DataFrame:
-    """Late events that were not there before: neither in time nor late."""
-    return late.join(known.select("ts", "event"), ["ts", "event"], "left_anti")
+def too_late(events: DataFrame) -> DataFrame:
+    """Each late event that was not there in time, once."""
+    late = events.where(F.col("lane") == Lane.LATE.value).dropDuplicates(["ts", "event"])
+    in_time = events.where(F.col("lane") == Lane.ON_TIME.value).select("ts", "event")
+    return late.join(in_time, ["ts", "event"], "left_anti")
 
 
 def sessions(visits: DataFrame, gap: timedelta = SESSION_GAP) -> DataFrame:
@@ -61,57 +54,36 @@ def visits(events: DataFrame) -> DataFrame:
 
 def ranking(minutes: DataFrame, window: timedelta = RANKING_WINDOW, ranked: int = RANKED) -> DataFrame:
     """The most viewed pages of each window: window_start, rank, page, views; equal ones by name."""
-    start = F.window("minute", _interval(window)).start.alias("window_start")
+    start = F.window("minute", f"{window.total_seconds():.0f} seconds").start.alias("window_start")
     totals = minutes.groupBy(start, "page").agg(F.sum("views").alias("views"))
     order = Window.partitionBy("window_start").orderBy(F.desc("views"), "page")
     return totals.withColumn("rank", F.row_number().over(order)).where(F.col("rank") <= ranked)
 
 
-def _interval(length: timedelta) -> str:
-    return f"{int(length.total_seconds())} seconds"
+def _fold_minutes(step: Fold) -> None:
+    if touched := step.touched():
+        step.replace(views_per_minute(step.on_time(touched)), touched.of("minute"))
 
 
-def _fold_minutes(step: Fold, table: str) -> None:
-    _add_counts(step, table, step.fresh(), step.reach())
+def _fold_late(step: Fold) -> None:
+    if touched := step.touched(Lane.LATE):
+        late = too_late(step.events.where(touched.of("ts")))
+        step.replace(views_per_minute(late), touched.of("minute"))
 
 
-def _fold_late(step: Fold, table: str) -> None:
-    reach = step.reach(Lane.LATE)
-    if reach is None:
-        return
-    older = (F.col("lane") == Lane.ON_TIME.value) | (F.col("batch") <= step.since)
-    known = step.events.where(older).where(between("ts", reach.first_us, reach.last_us))
-    late = step.fresh(Lane.LATE).dropDuplicates(["ts", "event"])
-    _add_counts(step, table, late_views(late, known), reach)
+def _fold_sessions(step: Fold) -> None:
+    if touched := step.touched():
+        gap = us_of(SESSION_GAP)
+        where = f"ended >= {at(touched.first_us - gap)} and started <= {at(touched.until_us + gap)}"
+        new, known = visits(step.fresh()), step.known()
+        step.replace(sessions(new if known is None else new.unionByName(known.where(where))), where)
 
 
-def _add_counts(step: Fold, table: str, events: DataFrame, reach: Reach | None) -> None:
-    if reach is None:
-        return
-    where = between("minute", *(floor(moment, MINUTE) for moment in (reach.first_us, reach.last_us)))
-    known = step.tables.read(table)
-    parts = [views_per_minute(events)] + ([] if known is None else [known.where(where)])
-    step.tables.replace(table, added(*parts), table, step.upto, where)
-
-
-def _fold_sessions(step: Fold, table: str) -> None:
-    reach = step.reach()
-    if reach is None:
-        return
-    gap = us_of(SESSION_GAP)
-    where = f"ended >= {at(reach.first_us - gap)} and started <= {at(reach.last_us + gap)}"
-    new, known = visits(step.fresh()), step.tables.read(table)
-    everything = new if known is None else new.unionByName(known.where(where))
-    step.tables.replace(table, sessions(everything), table, step.upto, where)
-
-
-def _fold_top(step: Fold, table: str) -> None:
-    reach, minutes = step.reach(), step.tables.read(VIEWS_MINUTE)
-    if reach is None or minutes is None:
-        return
-    first, last = (floor(moment, RANKING_WINDOW) for moment in (reach.first_us, reach.last_us))
-    of_windows = minutes.where(f"minute >= {at(first)} and minute < {at(last + us_of(RANKING_WINDOW))}")
-    step.tables.replace(table, ranking(of_windows), table, step.upto, between("window_start", first, last))
+def _fold_top(step: Fold) -> None:
+    touched, minutes = step.touched(), step.tables.read(VIEWS_MINUTE)
+    if touched is not None and minutes is not None:
+        windows = touched.widened(RANKING_WINDOW)
+        step.replace(ranking(minutes.where(windows.of("minute"))), windows.of("window_start"))
 
 
 JOB: Final = Job(

@@ -4,6 +4,7 @@ import json
 import math
 import random
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -28,7 +29,7 @@ T0 = 1_700_000_040_000
 MINUTE = 60_000
 
 
-def records(spark: SparkSession, topic: str, values: list[bytes | None]) -> DataFrame:
+def records(spark: SparkSession, topic: str, values: Sequence[bytes | None]) -> DataFrame:
     """As Spark's Kafka source gives them, arrived a minute after T0."""
     rows = [
         (None if value is None else bytearray(value), topic, 0, offset) for offset, value in enumerate(values)
@@ -129,6 +130,14 @@ def test_an_event_is_taken_once_and_lanes_follow_the_watermark(spark: SparkSessi
     new = with_lanes(events(records(spark, "page_views", values), [PAGE_VIEW]), watermark_us)
     found = sorted((row.lane, row.offset) for row in unseen(new, old, watermark_us).collect())
     assert found == [("dead", 5), ("dead", 6), ("late", 7), ("on_time", 2), ("on_time", 4)]
+
+
+def test_what_came_too_late_is_counted_once_and_not_when_it_was_there_in_time(spark: SparkSession) -> None:
+    rows = [(1, "on_time"), (1, "late"), (2, "late"), (2, "late"), (3, "late"), (4, "on_time"), (5, "dead")]
+    seen = [(number, lane, T0 + number * MINUTE, "/p") for number, lane in rows]
+    frame = spark.createDataFrame(seen, "event long, lane string, ms long, page string")
+    late = views.too_late(frame.withColumn("ts", F.timestamp_millis("ms")))
+    assert sorted(row.event for row in late.collect()) == [2, 3]
 
 
 def test_sessions_rankings_and_minutes(spark: SparkSession) -> None:
@@ -234,7 +243,7 @@ def test_attempts_in_sliding_windows(spark: SparkSession) -> None:
     ]
     frame = spark.createDataFrame(logins, "ms long, ip string, account string, ok boolean, batch long")
     frame = frame.withColumn("ts", F.timestamp_millis("ms"))
-    counted = abuse.abusive(abuse.windows(abuse.attempts(frame, since=1)))
+    counted = abuse.abusive(abuse.attempts(frame, since=1))
     found = {
         (row.rule, row.source, row.start): (row.attempts, row.is_new)
         for row in counted.withColumn("start", F.unix_millis("window_start")).collect()
