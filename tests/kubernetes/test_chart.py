@@ -338,7 +338,7 @@ def test_every_value_has_a_word_said_about_it() -> None:
         if key is None or line.lstrip().startswith(("#", "requests", "limits")) or not key[2]:
             continue
         (told.add if "# " in before else untold.append)(key[1])
-    assert set(untold) - told <= {"size", "storageClass", "labels", "annotations", "meter", "advise"}
+    assert set(untold) - told <= {"size", "storageClass", "labels", "annotations"}
 
 
 def test_executors_of_a_job_are_as_safe_as_its_pod_and_find_its_store() -> None:

@@ -29,7 +29,8 @@ def _get(control: ControlProcess, path: str) -> Any:
             answer = client.get(path)
         if answer.status_code == 200:
             return answer.json()
-        assert answer.status_code == 503 and time.monotonic() < deadline, answer.text
+        # 409: the quota master has not read of the instance yet.
+        assert answer.status_code in (409, 503) and time.monotonic() < deadline, answer.text
         time.sleep(0.1)
 
 
