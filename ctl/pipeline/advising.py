@@ -17,7 +17,7 @@ from runtime.process import write_json
 if TYPE_CHECKING:
     from pipeline.advice.job import Advised
     from pipeline.advice.judging.judgement import Bought
-    from pipeline.advice.judging.skewed import Placement
+    from pipeline.advice.judging.moves import Placement
 
 
 class Given(NamedTuple):

@@ -144,7 +144,11 @@ def _lake_root(url: str) -> "AnyPath":
     return root
 
 
-def _for_tenant(
+def _for_tenant(tenant: Tenant = None, data_dir: DataDir = DEFAULT_DATA_DIR) -> StartJob:
+    return partial(job_run, data_dir=data_dir, tenant=tenant)
+
+
+def _for_streams(
     tenant: Tenant = None,
     master: Master = None,
     remote: Remote = None,
@@ -177,16 +181,13 @@ def _for_lakes(
     return partial(job_run, data_dir=data_dir, tenant=tenant, spark_at=at, lake=lake, by_connect=True)
 
 
-def _for_operators(
-    master: Master = None,
-    remote: Remote = None,
-    spark_conf: SparkSettings = None,
-    data_dir: DataDir = DEFAULT_DATA_DIR,
-) -> StartJob:
-    return partial(job_run, data_dir=data_dir, spark_at=spark_at(master, spark_conf, remote))
+def _for_operators(data_dir: DataDir = DEFAULT_DATA_DIR) -> StartJob:
+    return partial(job_run, data_dir=data_dir)
 
 
 TenantJob = Annotated[StartJob, Made(_for_tenant)]
+"""Of jobs that ask no Spark."""
+StreamJob = Annotated[StartJob, Made(_for_streams)]
 MirrorJob = Annotated[StartJob, Made(_for_mirrors)]
 LakeJob = Annotated[StartJob, Made(_for_lakes)]
 OperatorJob = Annotated[StartJob, Made(_for_operators)]

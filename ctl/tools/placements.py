@@ -11,8 +11,7 @@ from kio.static.primitive import i32
 from contracts.names import owner_of
 from ctl.cluster_client import Cluster
 from ctl.tools.partitions import PartitionRow, rows_of
-from pipeline.advice.judging.moves import Led
-from pipeline.advice.judging.skewed import Placement
+from pipeline.advice.judging.moves import Led, Placement
 
 _TIMEOUT_S: Final = 30.0
 _Sizes = dict[tuple[str, int], int]

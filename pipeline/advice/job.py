@@ -29,13 +29,13 @@ from contracts.usage_records import USAGE_RAW
 from pipeline.advice.counterfactual import this_month
 from pipeline.advice.judging import hours, skew
 from pipeline.advice.judging.judgement import Bought
-from pipeline.advice.judging.skewed import Moves, Placement, advise_moves, is_skewed
-from pipeline.advice.rows import Seen, advice_row
+from pipeline.advice.judging.moves import Moves, Placement, advise_moves, is_skewed
+from pipeline.advice.rows import Seen, advice_row, with_moves
 from pipeline.errors import PipelineError
 from pipeline.layout import PipelineLayout
 from pipeline.metering.engine import engine
 from pipeline.progress import Progress
-from pipeline.schema.advice import ADVICE, FORECAST, MOVES, SKEW
+from pipeline.schema.columns import columns_of
 from pipeline.table_rows import dataset
 
 Places = Callable[[Sequence[str]], Mapping[str, Placement]]
@@ -43,13 +43,6 @@ Places = Callable[[Sequence[str]], Mapping[str, Placement]]
 DAYS_KEPT: Final = 35
 _INSTANCES_AT_ONCE: Final = 500
 _CONFIGURATION: Final = {"delta.enableDeletionVectors": "false", "delta.checkpointInterval": "20"}
-_NO_PATHS: Final[dict[str, list[Any]]] = {"expected": [], "low": [], "high": []}
-_NO_WINDOWS: Final[dict[str, list[Any]]] = {
-    "at_ms": [],
-    "p_ratio": [],
-    "usable_share_history": [],
-    "throttled_ms": [],
-}
 _BROKER_WINDOWS: Final = f"""
     select instance_id, node_id, at_ms, max(point) as point, max(partitions_led) as partitions_led,
         max(stored_bytes) as stored_bytes, max(covered_ms) as covered_ms, max(blocked_ms) as blocked_ms,
@@ -79,8 +72,10 @@ class Advised(NamedTuple):
 
     advice: list[AdviceRow]
     moves: list[MoveRow]
-    skew: pa.Table
     forecast: pa.Table
+    """Rows of `ForecastRow`."""
+    skew: pa.Table
+    """Rows of `SkewRow`."""
 
 
 def advise(
@@ -100,49 +95,41 @@ def advise(
     run_date = _day(now_ms)
     usage = _Usage(layout, now_ms, run_date)
     progress.planned(len(bought), "instances")
-    tables: list[tuple[pa.Table, pa.Table]] = []
-    seen: dict[str, Seen] = {}
-    for first in range(0, len(bought), _INSTANCES_AT_ONCE):
-        found = usage.of(bought[first : first + _INSTANCES_AT_ONCE])
-        rows = list(found.values())
-        forecasts = as_table([row for each in rows for row in each.forecasts.rows], FORECAST)
-        tables.append((as_table([row for each in rows for row in each.balance.rows], SKEW), forecasts))
-        seen |= {instance_id: _without_lists(each) for instance_id, each in found.items()}
-        progress.done(len(seen))
-    moves = _moves(seen, bought, places, run_date)
     bills = this_month(layout, now_ms)
-    advice = [
-        advice_row(
-            one,
-            seen[one.instance_id],
-            moves.get(one.instance_id, Moves()),
-            bills.get(one.instance_id),
-            run_date,
-            now_ms,
-        )
-        for one in bought
-    ]
-    skews, forecast = (pa.concat_tables(each) for each in zip(*tables, strict=True))
-    advised = Advised(advice, [row for found in moves.values() for row in found.rows], skews, forecast)
+    advice: list[AdviceRow] = []
+    hot: dict[str, tuple[Bought, tuple[SkewRow, ...]]] = {}
+    tables: list[tuple[pa.Table, pa.Table]] = []
+    for first in range(0, len(bought), _INSTANCES_AT_ONCE):
+        forecasts: list[ForecastRow] = []
+        skews: list[SkewRow] = []
+        for one, seen in usage.of(bought[first : first + _INSTANCES_AT_ONCE]):
+            forecasts += seen.forecasts.rows
+            skews += seen.balance.rows
+            advice.append(advice_row(one, seen, bills.get(one.instance_id), run_date, now_ms))
+            if any(map(is_skewed, seen.balance.rows)):
+                hot[one.instance_id] = one, seen.balance.rows
+        # Kept as columns: rows of ten thousand instances with all hours and windows would be a GB.
+        tables.append((as_table(forecasts, ForecastRow), as_table(skews, SkewRow)))
+        progress.done(len(advice))
+    at = places(sorted(hot)) if hot else {}
+    moves = {
+        instance_id: advise_moves(rows, one, at.get(instance_id), run_date)
+        for instance_id, (one, rows) in sorted(hot.items())
+    }
+    advised = Advised(
+        [with_moves(row, moves.get(row.instance_id, Moves())) for row in advice],
+        [row for found in moves.values() for row in found.rows],
+        *(pa.concat_tables(each) for each in zip(*tables, strict=True)),
+    )
     _write(layout, advised, run_date, bought[0].instance_id if only_one else None)
     progress.figures(instances=len(advice), moves=len(advised.moves))
     return advised
 
 
-def forecast_rows(table: pa.Table) -> list[ForecastRow]:
-    """A table of forecasts as rows."""
-    return msgspec.convert(table.to_pylist(), list[ForecastRow])
-
-
-def skew_rows(table: pa.Table) -> list[SkewRow]:
-    """A table of skew as rows."""
-    return msgspec.convert(table.to_pylist(), list[SkewRow])
-
-
-def as_table(rows: Sequence[msgspec.Struct], schema: pa.Schema) -> pa.Table:
+def as_table(rows: Sequence[msgspec.Struct], of: type[msgspec.Struct]) -> pa.Table:
     """Rows of a contract as a table."""
     plain = [msgspec.to_builtins(row, builtin_types=(datetime.date,)) for row in rows]
-    return pa.Table.from_pylist(plain, schema=schema)
+    return pa.Table.from_pylist(plain, schema=columns_of(of))
 
 
 class _Usage:
@@ -163,8 +150,8 @@ class _Usage:
             ).fetchall()
         self._reported = hours.reported_hours(found, now_ms)
 
-    def of(self, bought: Sequence[Bought]) -> dict[str, Seen]:
-        """What each of these instances used, and will."""
+    def of(self, bought: Sequence[Bought]) -> list[tuple[Bought, Seen]]:
+        """Each of these instances with what it used, and will."""
         wanted = pc.field("instance_id").isin([one.instance_id for one in bought])
         with engine(self._layout) as database:
             database.register("hours", self._hours.to_table(filter=self._since & wanted))
@@ -180,10 +167,10 @@ class _Usage:
             database.register("raw", self._raw.scanner(columns=[*_RAW_READ], filter=where).to_reader())
             by_window = database.sql(_BROKER_WINDOWS).to_arrow_table()
         of_hours, of_windows = dict(_by_instance(by_hour)), dict(_by_instance(by_window))
-        return {
-            one.instance_id: self._seen(one, of_hours.get(one.instance_id), of_windows.get(one.instance_id))
+        return [
+            (one, self._seen(one, of_hours.get(one.instance_id), of_windows.get(one.instance_id)))
             for one in bought
-        }
+        ]
 
     def _seen(self, one: Bought, by_hour: skew.Columns | None, by_window: skew.Columns | None) -> Seen:
         balance, forecasts = skew.Balance(), hours.Forecasts()
@@ -218,42 +205,14 @@ def _by_instance(rows: pa.Table) -> Iterator[tuple[str, dict[str, npt.NDArray[An
             yield str(ids[first]), {name: values[first:end] for name, values in columns.items()}
 
 
-def _without_lists(seen: Seen) -> Seen:
-    """What advice needs of it: of ten thousand instances all hours and windows would be a GB."""
-    forecasts = tuple(msgspec.structs.replace(row, **_NO_PATHS) for row in seen.forecasts.rows)
-    skews = tuple(
-        msgspec.structs.replace(row, rate_bytes_per_s=[max(row.rate_bytes_per_s, default=0)], **_NO_WINDOWS)
-        for row in seen.balance.rows
-    )
-    return Seen(seen.forecasts._replace(rows=forecasts), seen.balance._replace(rows=skews))
-
-
-def _moves(
-    seen: Mapping[str, Seen], bought: Sequence[Bought], places: Places, run_date: datetime.date
-) -> dict[str, Moves]:
-    """Moves for the instances whose traffic is so uneven that moves are worth a look."""
-    hot = {
-        one.instance_id: one
-        for one in sorted(bought)
-        if any(
-            is_skewed(row.usable_share, row.throttled_total_ms) for row in seen[one.instance_id].balance.rows
-        )
-    }
-    at = places(list(hot)) if hot else {}
-    return {
-        instance_id: advise_moves(seen[instance_id].balance.rows, one, at.get(instance_id), run_date)
-        for instance_id, one in hot.items()
-    }
-
-
 def _write(
     layout: PipelineLayout, advised: Advised, run_date: datetime.date, instance_id: str | None
 ) -> None:
     written = (
         (FORECAST_TABLE, advised.forecast),
         (SKEW_TABLE, advised.skew),
-        (MOVES_TABLE, as_table(advised.moves, MOVES)),
-        (ADVICE_TABLE, as_table(advised.advice, ADVICE)),  # last: who sees it finds the others
+        (MOVES_TABLE, as_table(advised.moves, MoveRow)),
+        (ADVICE_TABLE, as_table(advised.advice, AdviceRow)),  # last: who sees it finds the others
     )
     for name, rows in written:
         _replace_day(layout.table(name), rows, run_date, instance_id)

@@ -3,14 +3,16 @@
 import datetime
 from typing import NamedTuple
 
+import msgspec
+
 from contracts.advice import Action, AdviceRow, ForecastRow, Metric, Model, SkewRow, Urgency
 from contracts.billing import HOUR_MS
 from contracts.quota import BYTE_DIRECTIONS
 from pipeline.advice.counterfactual import Billed, Bills, with_rates
 from pipeline.advice.judging.hours import Forecasts
 from pipeline.advice.judging.judgement import Bought, Judgement, Kept, Rated, judge
+from pipeline.advice.judging.moves import Moves
 from pipeline.advice.judging.skew import Balance
-from pipeline.advice.judging.skewed import Moves
 
 
 class Seen(NamedTuple):
@@ -21,9 +23,9 @@ class Seen(NamedTuple):
 
 
 def advice_row(
-    bought: Bought, seen: Seen, moves: Moves, billed: Billed | None, run_date: datetime.date, now_ms: int
+    bought: Bought, seen: Seen, billed: Billed | None, run_date: datetime.date, now_ms: int
 ) -> AdviceRow:
-    """All that is advised of one instance."""
+    """All that is advised of one instance but moves."""
     forecasts = {row.metric: row for row in seen.forecasts.rows}
     skews = {row.direction: row for row in seen.balance.rows}
     produce, consume = (
@@ -35,16 +37,13 @@ def advice_row(
     history = stored.history_hours if stored else 0
     found = judge(bought, history, produce, consume, kept)
     bills = _bills(bought, found, billed)
-    urgency = found.urgency
-    if moves.rows and urgency is not Urgency.NOW:
-        urgency = Urgency.SOON
     return AdviceRow(
         run_date=run_date,
         instance_id=bought.instance_id,
         computed_at_ms=now_ms,
         history_hours=history,
         is_enough_history=kept.model is not Model.NONE,
-        urgency=urgency,
+        urgency=found.urgency,
         reason=found.reason + _bill_reason(bills),
         produce_rate_bytes_per_s=bought.produce_rate_bytes_per_s,
         consume_rate_bytes_per_s=bought.consume_rate_bytes_per_s,
@@ -70,12 +69,18 @@ def advice_row(
         days_to_full_high=full.high,
         produce_usable_share=produce.usable_share,
         consume_usable_share=consume.usable_share,
-        moves=len(moves.rows),
-        moves_reason=moves.reason,
+        moves=0,
+        moves_reason="",
         bill_now_minor=bills and bills.now_minor,
         bill_recommended_minor=bills and bills.advised_minor,
         currency=bills and bills.currency,
     )
+
+
+def with_moves(row: AdviceRow, moves: Moves) -> AdviceRow:
+    """With what to move; some day soon, where nothing is urgent."""
+    urgency = Urgency.SOON if moves.rows and row.urgency is not Urgency.NOW else row.urgency
+    return msgspec.structs.replace(row, urgency=urgency, moves=len(moves.rows), moves_reason=moves.reason)
 
 
 def _bills(bought: Bought, found: Judgement, billed: Billed | None) -> Bills | None:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from deltalake import DeltaTable
@@ -17,12 +18,12 @@ from contracts.advice import (
     ForecastRow,
     Metric,
     Model,
+    SkewRow,
     Urgency,
 )
-from pipeline.advice.job import Advised, advise, forecast_rows, skew_rows
+from pipeline.advice.job import Advised, advise
 from pipeline.advice.judging.judgement import Bought
-from pipeline.advice.judging.moves import Led
-from pipeline.advice.judging.skewed import Placement
+from pipeline.advice.judging.moves import Led, Placement
 from pipeline.errors import PipelineError
 from pipeline.layout import PipelineLayout
 from pipeline.progress import Silent
@@ -131,7 +132,7 @@ def of(advised: Advised, name: str) -> AdviceRow:
 def forecast_of(advised: Advised, name: str, metric: Metric) -> ForecastRow:
     [row] = [
         row
-        for row in forecast_rows(advised.forecast)
+        for row in msgspec.convert(advised.forecast.to_pylist(), list[ForecastRow])
         if row.instance_id == instance_id(name) and row.metric is metric
     ]
     return row
@@ -232,7 +233,7 @@ def test_an_instance_without_usage_has_a_row(advised: Advised) -> None:
 def test_skew_has_a_history_of_windows(advised: Advised) -> None:
     [row] = [
         row
-        for row in skew_rows(advised.skew)
+        for row in msgspec.convert(advised.skew.to_pylist(), list[SkewRow])
         if row.instance_id == instance_id("hot") and row.direction == "produce"
     ]
     assert len(row.at_ms) == len(row.p_ratio) == len(row.throttled_ms) == len(row.rate_bytes_per_s) == 288

@@ -15,7 +15,7 @@ from ctl.options import (
     parse_time,
 )
 from ctl.output import Answer, in_facts, in_table
-from ctl.pipeline.run import JobRun, TenantJob
+from ctl.pipeline.run import JobRun, StreamJob, TenantJob
 
 if TYPE_CHECKING:
     from pipeline.activity.jobs import Source
@@ -93,7 +93,7 @@ def generate(
 
 @activity.command("run")
 def run_jobs(
-    start_job: TenantJob,
+    start_job: StreamJob,
     instance: InstanceArgument,
     only: Annotated[str, typer.Option(metavar="JOBS", help="Some of views,feed,abuse,ops.")] = ",".join(JOBS),
     for_s: Annotated[

@@ -79,8 +79,6 @@ def show(given: Given | None) -> None:
 def _document(given: Given | None, *, details: bool) -> dict[str, object]:
     if given is None:
         return {"advice": [], "moves": [], "plans": {}}
-    from pipeline.advice.job import forecast_rows, skew_rows
-
     advised = given.advised
     document: dict[str, object] = {
         "advice": advised.advice,
@@ -88,7 +86,7 @@ def _document(given: Given | None, *, details: bool) -> dict[str, object]:
         "plans": {instance_id: str(path) for instance_id, path in given.plans.items()},
     }
     if details:
-        document |= {"skew": skew_rows(advised.skew), "forecast": forecast_rows(advised.forecast)}
+        document |= {"skew": advised.skew.to_pylist(), "forecast": advised.forecast.to_pylist()}
     plain: dict[str, object] = msgspec.to_builtins(document)
     return plain
 

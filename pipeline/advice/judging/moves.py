@@ -1,12 +1,17 @@
-"""Which partitions other brokers should lead, so that traffic falls evenly. Pure.
+"""Which partitions other brokers should lead, so that traffic falls evenly, and why. Pure.
 
 Traffic is known per broker; what each partition carries of its leader's is estimated from how its log grew,
 else from its size, else taken as equal.
 """
 
+import datetime
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple
+
+from contracts.advice import MoveRow, SkewRow
+from pipeline.advice.judging.judgement import Bought, duration
 
 MOVE_BELOW: Final = 0.8
 """The usable share, with clients held back, below which moves are advised."""
@@ -14,6 +19,7 @@ _EVEN_ENOUGH: Final = 0.9
 _GAIN_MIN: Final = 0.01
 """Gain as a part of the hottest broker's load: less is not worth a move."""
 MOVES_MAX: Final = 20
+_AT_THE_LIMIT: Final = 0.9
 
 
 class Basis(StrEnum):
@@ -34,7 +40,7 @@ class Led(NamedTuple):
     isr: tuple[int, ...]
     size_bytes: int
     grew_bytes: int
-    """While the command watched."""
+    """While the command watched; never negative."""
 
 
 class Move(NamedTuple):
@@ -73,11 +79,13 @@ def plan_moves(partitions: Sequence[Led], brokers: Iterable[int], loads: Mapping
     """
     partitions = [led for led in partitions if led.leader >= 0]
     weights, basis = weigh(partitions, loads)
-    layout = _Layout(dict.fromkeys(brokers, 0.0), {})
-    for led, weight in zip(partitions, weights, strict=True):
-        layout.place(led.leader, weight)
-    if layout.total <= 0:
+    total = sum(weights)
+    if total <= 0:
         return None
+    carried = dict.fromkeys(brokers, 0.0)
+    for led, weight in zip(partitions, weights, strict=True):
+        carried[led.leader] = carried.get(led.leader, 0.0) + weight
+    layout = _Layout(carried, Counter(led.leader for led in partitions))
     before = layout.usable_share
     moves: list[Move] = []
     left = dict(enumerate(partitions))
@@ -88,70 +96,52 @@ def plan_moves(partitions: Sequence[Led], brokers: Iterable[int], loads: Mapping
         position, target = best
         led, weight = left.pop(position), weights[position]
         layout = layout.after(led.leader, target, weight)
-        share = weight / layout.total
-        moves.append(
-            Move(led, target, _with_leader(led, target), target in led.isr, share, layout.usable_share)
-        )
-    heaviest = max(range(len(partitions)), key=lambda position: weights[position])
-    share = weights[heaviest] / layout.total
-    return Plan(tuple(moves), basis, before, layout.usable_share, partitions[heaviest], share)
+        replicas, is_free = _with_leader(led, target), target in led.isr
+        moves.append(Move(led, target, replicas, is_free, weight / total, layout.usable_share))
+    heaviest = partitions[weights.index(max(weights))]
+    return Plan(tuple(moves), basis, before, layout.usable_share, heaviest, max(weights) / total)
 
 
-class _Layout:
+class _Layout(NamedTuple):
     """What brokers carry and how many partitions they lead."""
 
-    def __init__(self, carried: dict[int, float], leads: dict[int, int]) -> None:
-        self.carried = carried
-        self._leads = leads
-
-    @property
-    def total(self) -> float:
-        return sum(self.carried.values())
-
-    @property
-    def largest(self) -> float:
-        return max(self.carried.values())
+    carried: Mapping[int, float]
+    leads: Mapping[int, int]
 
     @property
     def usable_share(self) -> float:
         """Over the brokers that lead something."""
-        leading = sum(count > 0 for count in self._leads.values())
-        return self.total / leading / self.largest
-
-    def place(self, broker: int, weight: float) -> None:
-        """One more partition."""
-        self.carried[broker] = self.carried.get(broker, 0.0) + weight
-        self._leads[broker] = self._leads.get(broker, 0) + 1
+        leading = sum(count > 0 for count in self.leads.values())
+        return sum(self.carried.values()) / leading / max(self.carried.values())
 
     def after(self, source: int, target: int, weight: float) -> "_Layout":
         """With one partition led by another broker."""
-        moved = _Layout(dict(self.carried), dict(self._leads))
-        moved.carried[source] = max(0.0, moved.carried[source] - weight)
-        moved._leads[source] -= 1
-        moved.place(target, weight)
-        return moved
+        carried = {
+            source: max(0.0, self.carried[source] - weight),
+            target: self.carried[target] + weight,
+        }
+        leads = {source: self.leads[source] - 1, target: self.leads.get(target, 0) + 1}
+        return _Layout({**self.carried, **carried}, {**self.leads, **leads})
 
 
 def weigh(partitions: Sequence[Led], loads: Mapping[int, float]) -> tuple[list[float], Basis]:
     """What each partition carries: its part of its leader's load. One basis for all, so that they compare."""
-    for basis in Basis:
-        parts = [_part(led, basis) for led in partitions]
-        of_broker: dict[int, float] = {}
+    estimates = (
+        (Basis.GROWTH, [led.grew_bytes for led in partitions]),
+        (Basis.SIZE, [led.size_bytes for led in partitions]),
+        (Basis.COUNT, [1] * len(partitions)),
+    )
+    for basis, parts in estimates:
+        of_broker: Counter[int] = Counter()
         for led, part in zip(partitions, parts, strict=True):
-            of_broker[led.leader] = of_broker.get(led.leader, 0.0) + part
+            of_broker[led.leader] += part
         busy = [broker for broker in of_broker if loads.get(broker, 0.0) > 0]
-        if all(of_broker[broker] > 0 for broker in busy) or basis is Basis.COUNT:
-            return [
-                loads.get(led.leader, 0.0) * part / of_broker[led.leader] if of_broker[led.leader] else 0.0
-                for led, part in zip(partitions, parts, strict=True)
-            ], basis
-    raise AssertionError("the last basis always holds")
-
-
-def _part(led: Led, basis: Basis) -> float:
-    if basis is Basis.GROWTH:
-        return float(max(led.grew_bytes, 0))
-    return float(led.size_bytes) if basis is Basis.SIZE else 1.0
+        if basis is Basis.COUNT or all(of_broker[broker] > 0 for broker in busy):
+            break
+    return [
+        loads.get(led.leader, 0.0) * part / (of_broker[led.leader] or 1)
+        for led, part in zip(partitions, parts, strict=True)
+    ], basis
 
 
 def _best(left: Mapping[int, Led], weights: Sequence[float], layout: _Layout) -> tuple[int, int] | None:
@@ -167,7 +157,7 @@ def _best(left: Mapping[int, Led], weights: Sequence[float], layout: _Layout) ->
                 continue
             after = layout.after(hottest, target, weights[position])
             copied = 0 if target in led.isr else 1 + led.size_bytes
-            key = (after.largest, copied, -after.usable_share, led.topic, led.partition, target)
+            key = (max(after.carried.values()), copied, -after.usable_share, led.topic, led.partition, target)
             if best is None or key < best[0]:
                 best = (key, position, target)
     return None if best is None else best[1:]
@@ -179,3 +169,94 @@ def _with_leader(led: Led, target: int) -> tuple[int, ...]:
     if target not in led.replicas:
         others = [broker for broker in others if broker != led.leader]
     return (target, *others)
+
+
+class Placement(NamedTuple):
+    """Where one instance's partitions are, and which brokers could have them."""
+
+    partitions: Sequence[Led]
+    brokers: Sequence[int]
+
+
+class Moves(NamedTuple):
+    """Moves of one instance."""
+
+    rows: tuple[MoveRow, ...] = ()
+    reason: str = ""
+
+
+def is_skewed(row: SkewRow) -> bool:
+    """Whether one broker is so hot that clients were held back there."""
+    return row.usable_share is not None and row.usable_share < MOVE_BELOW and row.throttled_total_ms > 0
+
+
+def advise_moves(
+    rows: Sequence[SkewRow], bought: Bought, placement: Placement | None, run_date: datetime.date
+) -> Moves:
+    """What to move of an instance, of its two rows of skew; None: nobody could say where partitions are."""
+    hot = list(filter(is_skewed, rows))
+    if not hot:
+        return Moves()
+    told = " and ".join(_hot_reason(row, bought) for row in hot)
+    if placement is None:
+        return Moves(reason=f"{told}; where its partitions are could not be asked, so no moves are advised")
+    loads: dict[int, float] = {}
+    for row in hot:
+        total = sum(point.bytes for point in row.points)
+        for point in row.points:
+            loads[point.node_id] = loads.get(point.node_id, 0.0) + point.bytes / total
+    plan = plan_moves(placement.partitions, placement.brokers, loads)
+    if plan is None:
+        return Moves(reason=f"{told}; the busy brokers lead none of its partitions any more")
+    return Moves(_rows(plan, bought.instance_id, run_date), f"{told}; {_plan_reason(plan)}")
+
+
+def _rows(plan: Plan, instance_id: str, run_date: datetime.date) -> tuple[MoveRow, ...]:
+    return tuple(
+        MoveRow(
+            run_date=run_date,
+            instance_id=instance_id,
+            topic=move.led.topic,
+            partition=move.led.partition,
+            from_node_id=move.led.leader,
+            to_node_id=move.to,
+            replicas=list(move.replicas),
+            is_leadership_only=move.is_leadership_only,
+            moved_bytes=move.copied_bytes,
+            load_share=move.load_share,
+            usable_share_before=plan.usable_share_before,
+            usable_share_after=move.usable_share_after,
+            step=step,
+        )
+        for step, move in enumerate(plan.moves, 1)
+    )
+
+
+def _hot_reason(row: SkewRow, bought: Bought) -> str:
+    hottest = max(row.points, key=lambda point: point.bytes)
+    part = hottest.bytes / sum(point.bytes for point in row.points)
+    text = (
+        f"broker {hottest.node_id} carries {part:.0%} of its {row.direction} traffic (usable share "
+        f"{row.usable_share:.2f}) and clients were held back for {duration(row.throttled_total_ms)} in the "
+        "last 24 h"
+    )
+    limit = bought.produce_rate_bytes_per_s if row.direction == "produce" else bought.consume_rate_bytes_per_s
+    if max(row.rate_bytes_per_s, default=0) >= _AT_THE_LIMIT * limit:
+        text += ", while all of the rate it bought was used: a larger one helps first"
+    return text
+
+
+def _plan_reason(plan: Plan) -> str:
+    heaviest = f"{plan.heaviest.topic}-{plan.heaviest.partition}"
+    alone = (
+        f"{heaviest} alone carries {plan.heaviest_share:.0%}: spread its keys or give the topic more "
+        "partitions"
+    )
+    if not plan.moves:
+        return f"no move makes it more even, {alone}"
+    count = f"{len(plan.moves)} moves" if len(plan.moves) > 1 else "1 move"
+    text = (
+        f"{count} raise the usable share from {plan.usable_share_before:.2f} to "
+        f"{plan.usable_share_after:.2f} (what partitions carry is estimated from {plan.basis})"
+    )
+    return text if plan.usable_share_after >= MOVE_BELOW else f"{text}; {alone}"

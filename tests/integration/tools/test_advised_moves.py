@@ -10,8 +10,7 @@ from ctl.cluster_client import Cluster, Reach, with_cluster
 from ctl.pipeline.advising import write_plans
 from ctl.tools.placements import placements
 from pipeline.advice.judging.judgement import Bought
-from pipeline.advice.judging.moves import Basis, plan_moves
-from pipeline.advice.judging.skewed import Placement, advise_moves
+from pipeline.advice.judging.moves import Basis, Placement, advise_moves, plan_moves
 from tests.integration.tools.conftest import Tools
 from tests.integration.tools.test_cluster_tools import login, until_complete
 from tests.unit.pipeline.test_advice_rows import DAY, skew_row

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from contracts.advice import AdviceRow, MoveRow, Urgency
+from contracts.advice import AdviceRow, ForecastRow, MoveRow, SkewRow, Urgency
 from contracts.pipeline import JobState, JobStatus
 from ctl.command import with_shared_options
 from ctl.commands.pipeline.advise import _document, advise, show
@@ -19,10 +19,9 @@ from ctl.pipeline.advising import Given, write_plans
 from ctl.tools.reassignment_plan import decode
 from pipeline.advice.job import Advised, as_table
 from pipeline.advice.judging.judgement import Bought
+from pipeline.advice.judging.moves import Moves
 from pipeline.advice.judging.skew import Balance
-from pipeline.advice.judging.skewed import Moves
-from pipeline.advice.rows import Seen, advice_row
-from pipeline.schema.advice import FORECAST, SKEW
+from pipeline.advice.rows import Seen, advice_row, with_moves
 from tests.unit.pipeline.test_advice_rows import skew_row
 
 DAY = datetime.date(2026, 11, 21)
@@ -50,14 +49,14 @@ def advice(instance_id: str, moves: Moves) -> AdviceRow:
     produce = skew_row("produce", {1: 90, 2: 9, 3: 2}, throttled_ms=5)
     seen = Seen(balance=Balance((produce,), stored_bytes=9_000))
     bought = Bought(instance_id, 20_000_000, 40_000_000, 10**9 if moves.rows else 9_000)
-    return advice_row(bought, seen, moves, None, DAY, 1)
+    return with_moves(advice_row(bought, seen, None, DAY, 1), moves)
 
 
 @pytest.fixture
 def given(tmp_path: Path) -> Given:
     moves = Moves((move(0, 1), move(4, 2)), "broker 1 carries 90%")
     rows = [advice("iaaaaaaaaaaa", moves), advice("ibbbbbbbbbbb", Moves())]
-    advised = Advised(rows, list(moves.rows), as_table([], SKEW), as_table([], FORECAST))
+    advised = Advised(rows, list(moves.rows), as_table([], ForecastRow), as_table([], SkewRow))
     names = {"iaaaaaaaaaaa": "shop", "ibbbbbbbbbbb": "full"}
     return Given(advised, names, write_plans(tmp_path / "moves", moves.rows))
 

@@ -3,6 +3,7 @@
 import datetime
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -10,9 +11,8 @@ from contracts.advice import PointShare, SkewRow
 from contracts.billing import HOUR_MS
 from pipeline.advice.judging.hours import forecasts, on_grid, reported_hours
 from pipeline.advice.judging.judgement import Bought
-from pipeline.advice.judging.moves import Led
+from pipeline.advice.judging.moves import Led, Placement, advise_moves, is_skewed
 from pipeline.advice.judging.skew import COLUMNS, WINDOW_MS, Balance, balance
-from pipeline.advice.judging.skewed import Placement, advise_moves, is_skewed
 
 INSTANCE = "iaaaaaaaaaaa"
 BOUGHT = Bought(INSTANCE, 10_000_000, 10_000_000, 10**9)
@@ -144,7 +144,8 @@ PARTITIONS = [
 def test_moves_are_for_hot_brokers_that_hold_clients_back(
     share: float | None, throttled_ms: int, skewed: bool
 ) -> None:
-    assert is_skewed(share, throttled_ms) == skewed
+    row = skew_row("produce", HOT, throttled_ms=throttled_ms)
+    assert is_skewed(msgspec.structs.replace(row, usable_share=share)) == skewed
 
 
 def test_nothing_hot_nothing_said() -> None:

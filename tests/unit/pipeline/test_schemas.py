@@ -9,15 +9,30 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from pipeline.schema import advice, billing, lake_audit, rollup, usage_records
+from contracts.advice import (
+    ADVICE_TABLE,
+    FORECAST_TABLE,
+    MOVES_TABLE,
+    SKEW_TABLE,
+    AdviceRow,
+    ForecastRow,
+    MoveRow,
+    SkewRow,
+)
+from pipeline.schema import billing, lake_audit, rollup, usage_records
 from pipeline.schema.columns import columns_of
 
 KNOWN: dict[str, list[str]] = json.loads((Path(__file__).parent / "golden" / "schemas.json").read_text())
 SCHEMAS = {
     name.lower(): schema
-    for module in (advice, billing, lake_audit, rollup, usage_records)
+    for module in (billing, lake_audit, rollup, usage_records)
     for name, schema in vars(module).items()
     if isinstance(schema, pa.Schema) and not name.startswith("_")
+} | {
+    ADVICE_TABLE: columns_of(AdviceRow),
+    FORECAST_TABLE: columns_of(ForecastRow),
+    MOVES_TABLE: columns_of(MoveRow),
+    SKEW_TABLE: columns_of(SkewRow),
 }
 
 
