@@ -160,7 +160,7 @@ def _ends(path: AnyPath, table: DeltaTable, files: Sequence[DataFile]) -> dict[s
     """Behind the last offset of files, by the partition's `txn`; tables of decoded rows have none."""
     if "partition" not in {each.name for each in table.schema().fields}:
         return {}
-    places = [file_path(path, {"path": each.path}) for each in files]
+    places = [file_path(path, each.path) for each in files]
     found = held_in(each for each in places if each.exists())
     ends = {expired_app(partition): each.there[-1][1] for partition, each in found.items()}
     return {name: max(end, table.transaction_version(name) or 0) for name, end in ends.items()}

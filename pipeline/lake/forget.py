@@ -24,9 +24,10 @@ from pipeline.ingest.staging import move_into, staging_area
 from pipeline.lake.backfill import JOB as BACKFILL
 from pipeline.lake.decode.source import file_path
 from pipeline.lake.decode.target_tables import DEAD_KIND, DECODED_KIND
-from pipeline.lake.forgotten import JOB, note_offsets, note_proof
+from pipeline.lake.forgotten import JOB, note_offsets
 from pipeline.lake.held import ints, whole_files
 from pipeline.lake.lake_tables import LakeTable
+from pipeline.lake.own_rows import append_rows
 from pipeline.lake.planning.compact_plan import DataFile
 from pipeline.lake.planning.offset_sets import Bools, Ranges, are_in, by_partition
 from pipeline.lake.rewrite import (
@@ -42,8 +43,11 @@ from pipeline.lake.rewrite import (
 )
 from pipeline.layout import PipelineLayout
 from pipeline.progress import Progress
+from pipeline.schema.lake_audit import LAKE_FORGETS
 from pipeline.store import AnyPath, relative_to
 
+FORGETS: Final = "lake_forgets"
+_DESCRIPTION: Final = "Keys whose records were forgotten"
 LAKE_KIND: Final = "lake"
 _HOLDER: Final = f"portico pipeline {JOB}"
 _LEASE_WAIT_S: Final = 60.0
@@ -127,7 +131,7 @@ def forget(
         if not only_look:
             looked_at = {kind: _must_be_gone(path, meant[kind]) for kind, path in paths.items()}
             done = [msgspec.structs.replace(row, version=looked_at[row.kind]) for row in done]
-            result.proof = note_proof(layout, done)
+            result.proof = append_rows(layout, FORGETS, LAKE_FORGETS, _DESCRIPTION, done, JOB)
         result.tables = tuple(done)
         return result
 
@@ -196,7 +200,8 @@ def _look(path: AnyPath, is_meant: IsDropped) -> _Found:
     schema = pa.schema([each for each in in_files(table) if each.name in _LOOKED_AT])
     files, found = [], []
     for file in data_files(table):
-        rows = [each.filter(pa.array(is_meant(each))) for each in batches([_place(path, file)], schema)]
+        place = file_path(path, file.path)
+        rows = [each.filter(pa.array(is_meant(each))) for each in batches([place], schema)]
         if count := sum(each.num_rows for each in rows):
             files.append((file, count))
             found += rows
@@ -204,10 +209,6 @@ def _look(path: AnyPath, is_meant: IsDropped) -> _Found:
         return _Found(table, files, {})
     all_rows = pa.Table.from_batches(found)
     return _Found(table, files, by_partition(*(ints(all_rows, name) for name in _PLACE)))
-
-
-def _place(path: AnyPath, file: DataFile) -> AnyPath:
-    return file_path(path, {"path": file.path})
 
 
 def _take_out(path: AnyPath, found: _Found, is_meant: IsDropped, area: Path, run: str, now_ms: int) -> None:
@@ -218,8 +219,8 @@ def _take_out(path: AnyPath, found: _Found, is_meant: IsDropped, area: Path, run
         rest = rewritten(path, found.table, [file], area, is_meant)
         if rest.rows + rows != file.rows:
             raise PipelineError(
-                f"file {_place(path, file)} has {rest.rows + rows} rows, where the log says {file.rows}: the "
-                "table was not changed"
+                f"file {file_path(path, file.path)} has {rest.rows + rows} rows, where the log says "
+                f"{file.rows}: the table was not changed"
             )
         if rest.rows:
             actions.append(addition(move_into(path, rest), rest, now_ms, data_change=True))
@@ -247,7 +248,7 @@ def _must_be_gone(path: AnyPath, is_meant: IsDropped) -> int:
     found = _look(path, is_meant)
     if found.rows:
         raise PipelineError(f"table {path} has {found.rows} rows of these keys still: start it again")
-    named = {_place(path, each) for each in data_files(found.table)}
+    named = {file_path(path, each.path) for each in data_files(found.table)}
     if beside := [each for each in _on_disk(path) if each not in named]:
         raise PipelineError(
             f"{len(beside)} files that table {path} does not name could not be deleted, first "

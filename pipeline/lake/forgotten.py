@@ -9,17 +9,15 @@ from typing import Final
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from contracts.lake import LakeForgetRow, LakeForgottenRow, OffsetRange
+from contracts.lake import LakeForgottenRow, OffsetRange
 from pipeline.lake.lake_tables import LakeTable
 from pipeline.lake.own_rows import append_rows
 from pipeline.lake.planning.offset_sets import Ranges, joined
 from pipeline.layout import PipelineLayout
-from pipeline.schema.lake_audit import LAKE_FORGETS, LAKE_FORGOTTEN
-from pipeline.store import AnyPath
+from pipeline.schema.lake_audit import LAKE_FORGOTTEN
 from pipeline.table_rows import read_rows
 
 FORGOTTEN: Final = "lake_forgotten"
-FORGETS: Final = "lake_forgets"
 JOB: Final = "forget"
 
 
@@ -44,11 +42,6 @@ def note_offsets(
         for partition, found in sorted(ranges.items())
     ]
     append_rows(layout, FORGOTTEN, LAKE_FORGOTTEN, "Offsets that were forgotten", rows, JOB)
-
-
-def note_proof(layout: PipelineLayout, rows: Sequence[LakeForgetRow]) -> AnyPath:
-    """What was done, and looked at afterwards; returns the table's path."""
-    return append_rows(layout, FORGETS, LAKE_FORGETS, "Keys whose records were forgotten", rows, JOB)
 
 
 def forgotten_offsets(layout: PipelineLayout, topic_id: str) -> dict[int, Ranges]:

@@ -43,7 +43,7 @@ def ints(rows: pa.Table | pa.RecordBatch, name: str) -> Any:
 
 def files_here(path: AnyPath, table: DeltaTable) -> tuple[list[AnyPath], list[str]]:
     """The files of a version, and the names of those that are not there."""
-    files = {str(each["path"]): file_path(path, each) for each in log_files(table)}
+    files = {str(each["path"]): file_path(path, each["path"]) for each in log_files(table)}
     gone = [name for name, file in files.items() if not file.exists()]
     return [file for name, file in files.items() if name not in gone], gone
 

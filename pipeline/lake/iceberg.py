@@ -211,16 +211,11 @@ def _opened(place: AnyPath) -> DeltaTable:
 
 def _files(delta: DeltaTable, place: AnyPath) -> dict[str, _Told]:
     """What the log says, by the paths that readers get."""
-    return {_for_readers(file_path(place, told)): told for told in log_files(delta)}
+    return {_for_readers(file_path(place, told["path"])): told for told in log_files(delta)}
 
 
 def _live(table: Table) -> dict[str, DataFile]:
-    snapshot = table.current_snapshot()
-    assert snapshot is not None, "tables are made with their first one"
-    entries = (
-        entry for each in snapshot.manifests(table.io) for entry in each.fetch_manifest_entry(table.io)
-    )
-    return {entry.data_file.file_path: entry.data_file for entry in entries}
+    return {each.file.file_path: each.file for each in table.scan().plan_files()}
 
 
 def _data_file(change: Transaction, place: AnyPath, path: str, told: _Told) -> DataFile:
@@ -259,7 +254,7 @@ def _bounds(kind: IcebergType, low: object, high: object) -> tuple[bytes, bytes]
 def _rows(place: AnyPath, told: _Told) -> int:
     if (rows := told["num_records"]) is not None:
         return int(rows)
-    with open_parquet(file_path(place, told)) as file:
+    with open_parquet(file_path(place, told["path"])) as file:
         return int(file.metadata.num_rows)
 
 

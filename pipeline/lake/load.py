@@ -44,26 +44,18 @@ class LoadSettings:
 
 
 class Totals(NamedTuple):
-    """Sums over all topics; `lag` is what still waits."""
+    """Sums over all topics."""
 
     rows: int = 0
     bytes: int = 0
     batches: int = 0
     offsets: int = 0
     lost: int = 0
-    lag: int = 0
 
-    @classmethod
-    def of(cls, loads: Iterable[TopicLoad]) -> "Totals":
-        """Their sums."""
-        each = [cls(one.rows, one.bytes, one.batches, one.offsets, one.lost, one.pending) for one in loads]
-        return cls(*(sum(column) for column in zip(*each, strict=True)))
-
-    def after(self, past: "Totals") -> "Totals":
-        """With earlier passes; lag is that of now."""
-        return Totals(*(mine + theirs for mine, theirs in zip(self, past, strict=True)))._replace(
-            lag=self.lag
-        )
+    def plus(self, loads: Iterable[TopicLoad]) -> "Totals":
+        """With those of another pass."""
+        each = [(one.rows, one.bytes, one.batches, one.offsets, one.lost) for one in loads]
+        return Totals(*(sum(column) for column in zip(self, *each, strict=True)))
 
 
 class Loader:
@@ -103,7 +95,7 @@ class Loader:
                         drains.append(drain)
                     self._tell(loads, refused)
                 self._tidy(loads)
-        self._past = Totals.of(loads).after(self._past)
+        self._past = self._past.plus(loads)
         return Pass(loads, refused)
 
     def _plans(self, held: ExitStack) -> tuple[list[SourceLoad], tuple[Refused, ...]]:
@@ -137,15 +129,16 @@ class Loader:
                         raise
 
     def _tell(self, loads: Sequence[TopicLoad], refused: Sequence[Refused]) -> None:
-        total = Totals.of(loads).after(self._past)
-        self._progress.planned(total.offsets + total.lag, "offsets")
+        total = self._past.plus(loads)
+        lag = sum(load.pending for load in loads)
+        self._progress.planned(total.offsets + lag, "offsets")
         self._progress.done(total.offsets)
         self._progress.figures(
             rows=total.rows,
             bytes=total.bytes,
             batches=total.batches,
             lost_offsets=total.lost,
-            lag_offsets=total.lag,
+            lag_offsets=lag,
             topics=len(loads),
             failed_topics=sum(1 for load in loads if load.failure),
             failed_instances=len(refused),

@@ -16,11 +16,12 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import DeltaTable, Schema
+from deltalake import DeltaTable
 
 from pipeline.errors import PipelineError
 from pipeline.ingest.commits import add_action
 from pipeline.ingest.staging import StagedFile, staged_file
+from pipeline.lake.decode.ddl import columns_of
 from pipeline.lake.decode.source import file_path, log_files
 from pipeline.lake.planning.compact_plan import DataFile, hour_text
 from pipeline.lake.planning.offset_sets import Bools
@@ -60,17 +61,7 @@ def _data_file(told: Mapping[str, Any]) -> DataFile:
 
 def columns(table: DeltaTable) -> pa.Schema:
     """Nowhere NOT NULL: a file from before a column has none of it."""
-    told = _loosened(json.loads(table.schema().to_json()))
-    return pa.schema(Schema.from_json(json.dumps(told)).to_arrow())
-
-
-def _loosened(told: object) -> object:
-    if isinstance(told, list):
-        return [_loosened(each) for each in told]
-    if isinstance(told, dict):
-        loose = ("nullable", "containsNull", "valueContainsNull")
-        return {name: True if name in loose else _loosened(each) for name, each in told.items()}
-    return told
+    return pa.schema(columns_of(pa.schema(table.schema())))
 
 
 def rewritten(
@@ -111,7 +102,7 @@ def in_files(table: DeltaTable) -> pa.Schema:
 
 
 def _places(path: AnyPath, files: Iterable[DataFile]) -> list[AnyPath]:
-    return [file_path(path, {"path": each.path}) for each in files]
+    return [file_path(path, each.path) for each in files]
 
 
 def batches(places: Iterable[AnyPath], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

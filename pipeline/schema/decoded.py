@@ -4,18 +4,18 @@ from typing import Final
 
 import pyarrow as pa
 
-_TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
-_HEADER: Final = pa.struct([("key", pa.string()), ("value", pa.binary())])
+from pipeline.schema.columns import TIMESTAMP
+from pipeline.schema.lake import HEADERS
 
 KAFKA_COLUMNS: Final = pa.schema(
     {
         "_partition": pa.int32(),
         "_offset": pa.int64(),
-        "_timestamp": _TIMESTAMP,
+        "_timestamp": TIMESTAMP,
         "_schema_version": pa.int32(),
         "_decode_batch": pa.int64(),
         "_unknown_fields": pa.list_(pa.field("element", pa.string())),
-        "_ingest_hour": _TIMESTAMP,
+        "_ingest_hour": TIMESTAMP,
     }
 )
 """Behind the fields of the schema. `_unknown_fields`: what the record had and the schema has not."""
@@ -28,16 +28,16 @@ DEAD_LETTERS: Final = pa.schema(
         "topic_id": pa.string(),
         "partition": pa.int32(),
         "offset": pa.int64(),
-        "timestamp": _TIMESTAMP,
+        "timestamp": TIMESTAMP,
         "schema_id": pa.string(),
         "error_class": pa.string(),
         "message": pa.string(),
         "attempt": pa.int32(),
         "key": pa.binary(),
         "value": pa.binary(),
-        "headers": pa.list_(pa.field("element", _HEADER)),
+        "headers": HEADERS,
         "decode_batch": pa.int64(),
-        "ingest_hour": _TIMESTAMP,
+        "ingest_hour": TIMESTAMP,
     }
 )
 """One row per record that did not parse; `attempt` counts from 1, `schema_id` is the last one's."""

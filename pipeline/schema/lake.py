@@ -2,25 +2,12 @@
 
 from typing import Final
 
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    DataType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+import pyarrow as pa
 
+from pipeline.schema.columns import TIMESTAMP
 
-def columns(**of: DataType) -> StructType:
-    """Nullable columns, in order."""
-    return StructType([StructField(name, kind) for name, kind in of.items()])
-
-
-HEADERS: Final = ArrayType(columns(key=StringType(), value=BinaryType()))
+_HEADER: Final = pa.struct([("key", pa.string()), ("value", pa.binary())])
+HEADERS: Final = pa.list_(pa.field("element", _HEADER))
 
 LAKE_PARTITION_BY: Final = ("ingest_hour",)
 LAKE_SORT_BY: Final = ("timestamp",)
@@ -28,18 +15,20 @@ LAKE_SORT_BY: Final = ("timestamp",)
 LAKE_OPAQUE: Final = ("value",)
 """Whose bytes the writer neither collects in a dictionary nor compares."""
 
-LAKE: Final = columns(
-    topic_id=StringType(),
-    partition=IntegerType(),
-    offset=LongType(),
-    # Of the record. Null where it is outside the years 1 to 9999: then `timestamp_raw_ms` has it.
-    timestamp=TimestampType(),
-    timestamp_type=IntegerType(),  # 0: the producer's, 1: the broker's
-    timestamp_raw_ms=LongType(),
-    key=BinaryType(),  # null and empty are told apart, as in `value`
-    value=BinaryType(),
-    headers=HEADERS,  # in order, names may repeat; null without any
-    # The commit that brought the row: from 0 the loader's batches, below 0 those of backfills.
-    ingest_batch=LongType(),
-    ingest_hour=TimestampType(),  # when that batch was read, by our clock: the same in all its rows
+LAKE: Final = pa.schema(
+    {
+        "topic_id": pa.string(),
+        "partition": pa.int32(),
+        "offset": pa.int64(),
+        # Of the record. Null where it is outside the years 1 to 9999: then `timestamp_raw_ms` has it.
+        "timestamp": TIMESTAMP,
+        "timestamp_type": pa.int32(),  # 0: the producer's, 1: the broker's
+        "timestamp_raw_ms": pa.int64(),
+        "key": pa.binary(),  # null and empty are told apart, as in `value`
+        "value": pa.binary(),
+        "headers": HEADERS,  # in order, names may repeat; null without any
+        # The commit that brought the row: from 0 the loader's batches, below 0 those of backfills.
+        "ingest_batch": pa.int64(),
+        "ingest_hour": TIMESTAMP,  # when that batch was read, by our clock: the same in all its rows
+    }
 )

@@ -214,7 +214,7 @@ def test_a_kill_between_the_commits_of_a_redrive_leaves_every_record_in_one_plac
     decoding.lake.load(records)
     decoding.decode()
     with monkeypatch.context() as patch:
-        patch.setattr(DecodeTables, "replace_letters", killed)
+        patch.setattr(DecodeTables, "change_letters", killed)
         with pytest.raises(KilledError):
             decoding.redrive(LOOSE)
     moved, left = places(records, lambda n: n % 7 != 0), places(records, lambda n: n % 7 == 0)

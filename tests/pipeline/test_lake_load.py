@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from pipeline.errors import PipelineError
 from pipeline.ingest.commits import IngestTable, TableSpec
@@ -147,7 +148,7 @@ def test_records_are_kept_as_they_are(lake: Lake, topics: Topics, spark: SparkSe
         {"key": "b", "value": None},
     ]
     delta = spark.read.format("delta").load(str(loads["kept"].path))
-    assert delta.schema == LAKE
+    assert delta.schema == from_arrow_schema(LAKE)
     in_its_hour = delta.where(f"ingest_hour = timestamp'{hour:%Y-%m-%d %H:%M:%S}'")
     [row] = in_its_hour.where(f"timestamp = timestamp_millis({late_ms})").select("offset").collect()
     assert row.offset == 0

@@ -79,7 +79,7 @@ def _column(kind: pa.DataType) -> pa.DataType:
         return pa.struct(columns_of(kind))
     if (items := items_of(kind)) is not None:
         inner = _column(items)
-        return pa.map_(pa.string(), inner) if pa.types.is_map(kind) else array_of(inner)
+        return pa.map_(kind.key_type, inner) if pa.types.is_map(kind) else array_of(inner)
     return kind
 
 

@@ -12,7 +12,8 @@ A run that was killed between its two commits is put right by the next one, befo
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
@@ -135,11 +136,7 @@ def decode(
     rows_max: int = STEP_ROWS,
 ) -> DecodeResult:
     """Decode all that is not decoded yet of a lake table. Raises: PipelineError."""
-    with (
-        DecodeTables.leased(layout, lake, "portico pipeline decode") as tables,
-        tasks_area(layout.lake_staging) as area,
-    ):
-        tables.repair(spark, area)
+    with _begun(spark, layout, lake, JOB_DECODE) as (tables, area):
         result = DecodeResult(lake)
         schema = _used(tables, by, result)
         source = lake_source(lake)
@@ -162,15 +159,11 @@ def redrive(
     error_classes: Sequence[str] = (),
 ) -> DecodeResult:
     """Decode dead letters again, all or those of some error classes. Raises: PipelineError."""
-    with (
-        DecodeTables.leased(layout, lake, "portico pipeline redrive") as tables,
-        tasks_area(layout.lake_staging) as area,
-    ):
+    with _begun(spark, layout, lake, JOB_REDRIVE) as (tables, area):
         if tables.schema is None:
             raise PipelineError(
                 f"topic {lake.topic} was not decoded yet: start with `portico pipeline decode`"
             )
-        tables.repair(spark, area)
         result = DecodeResult(lake)
         schema = _used(tables, by, result)
         progress.planned(tables.totals()["dead_letters"], "dead letters")
@@ -187,11 +180,22 @@ def redrive(
         figures = {"decoded": outcome.decoded_rows, "dead_letters": outcome.dead_rows}
         document = tables.document(JOB_REDRIVE, (moved,), schema, figures, outcome.errors)
         tables.add_decoded(outcome.decoded, document)
-        tables.replace_letters([*outcome.dead, *others], document)
+        tables.change_letters([*outcome.dead, *others], document, replace_all=True)
         result.add(outcome)
         result.tell(progress)
         result.totals, result.tables = tables.totals(), tables.paths()
         return result
+
+
+@contextmanager
+def _begun(
+    spark: SparkSession, layout: PipelineLayout, lake: LakeTable, job: str
+) -> Iterator[tuple[DecodeTables, AnyPath]]:
+    """The tables, as whole as any run before wanted them, and a folder for this one's files."""
+    holder = f"portico pipeline {job}"
+    with DecodeTables.leased(layout, lake, holder) as tables, tasks_area(layout.lake_staging) as area:
+        tables.repair(spark, area)
+        yield tables, area
 
 
 def _used(tables: DecodeTables, by: RecordSchema | TopicSchemas, result: DecodeResult) -> RecordSchema:
@@ -243,7 +247,7 @@ def _commit(
         outcome.errors,
     )
     if letters:
-        tables.add_letters(letters, document)
+        tables.change_letters(letters, document, replace_all=False)
     tables.add_decoded(outcome.decoded, document)
     result.add(outcome, dropped)
 
@@ -302,8 +306,5 @@ def _files(report: Sequence[Any], kind: str, folder: AnyPath) -> list[StagedFile
 
 
 def _counted(report: Sequence[Any], kind: str) -> Counter[str]:
-    counts: Counter[str] = Counter()
-    for row in report:
-        if row["kind"] == kind:
-            counts[row["name"]] += row["count"]
-    return counts
+    told = (Counter({row["name"]: row["count"]}) for row in report if row["kind"] == kind)
+    return sum(told, Counter[str]())

@@ -101,18 +101,16 @@ def check_change(old: RecordSchema, new: RecordSchema) -> None:
     Fields may be added and left out; none may change its type, as the table's column keeps it. Who counts a
     registry's versions is the registry.
     """
-    if ValueFormat.REGISTRY in (old.format, new.format):
-        check_columns(old.fields, new.fields)
-        return
-    if new.version < old.version:
-        raise PipelineError(
-            f"the table was decoded with schema version {old.version}; version {new.version} is older"
-        )
-    if new.version == old.version and new.id != old.id:
-        raise PipelineError(
-            f"schema version {new.version} was used with other fields before: give the changed schema "
-            f"version {new.version + 1}"
-        )
+    if ValueFormat.REGISTRY not in (old.format, new.format):
+        if new.version < old.version:
+            raise PipelineError(
+                f"the table was decoded with schema version {old.version}; version {new.version} is older"
+            )
+        if new.version == old.version and new.id != old.id:
+            raise PipelineError(
+                f"schema version {new.version} was used with other fields before: give the changed schema "
+                f"version {new.version + 1}"
+            )
     check_columns(old.fields, new.fields)
 
 
@@ -150,16 +148,3 @@ def missing_fields(table: pa.StructType | pa.Schema, fields: pa.StructType | pa.
         if pa.types.is_struct(each.type) and each.name in known:
             missing += [f"{each.name}.{inner}" for inner in missing_fields(known[each.name], each.type)]
     return missing
-
-
-def new_columns(table: pa.Schema | pa.StructType, wanted: pa.Schema | pa.StructType) -> list[pa.Field]:
-    """Fields of a schema that a table has not, or not all of: they are merged into the table's."""
-    known = {each.name: each.type for each in table}
-    return [each for each in wanted if each.name not in known or _has_more(known[each.name], each.type)]
-
-
-def _has_more(table: pa.DataType, wanted: pa.DataType) -> bool:
-    if pa.types.is_struct(wanted):
-        return bool(new_columns(table, wanted))
-    before, now = items_of(table), items_of(wanted)
-    return before is not None and now is not None and _has_more(before, now)

@@ -4,7 +4,7 @@ Spark would hand every row from its own format to Arrow's one by one, which cost
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
@@ -55,11 +55,8 @@ class Selection(NamedTuple):
 
     def attempts(self, found: pa.RecordBatch) -> pa.Array:
         """Which try this is, from 1."""
-        return (
-            pc.add(found.column("attempt"), pa.scalar(1, pa.int32()))
-            if self.again
-            else pa.repeat(pa.scalar(1, pa.int32()), found.num_rows)
-        )
+        first = pa.scalar(1, pa.int32())
+        return pc.add(found.column("attempt"), first) if self.again else pa.repeat(first, found.num_rows)
 
 
 def of_batches(span: BatchSpan) -> Selection:
@@ -113,9 +110,8 @@ def row_count(table: DeltaTable) -> int:
     return sum(each["num_records"] or 0 for each in log_files(table))
 
 
-def file_path(root: AnyPath, told: Mapping[str, Any]) -> AnyPath:
+def file_path(root: AnyPath, name: str) -> AnyPath:
     """Where a file of the log lies. Some writers' names have escapes, which the log escapes once more."""
-    name = str(told["path"])
     path = root / name
     return path if "%" not in name or path.exists() else root / unquote(name)
 
@@ -124,7 +120,7 @@ def slices_of(files: Iterable[Mapping[str, Any]], root: AnyPath, hour_column: st
     """All row groups of files of a log. Raises: PipelineError where one is missing."""
     found: list[Slice] = []
     for told in files:
-        path = file_path(root, told)
+        path = file_path(root, told["path"])
         hour = told.get(f"partition.{hour_column}")
         try:
             with open_parquet(path) as file:
@@ -143,19 +139,10 @@ def _slice(path: AnyPath, hour: datetime | None, footer: Any, index: int) -> Sli
     at = columns.get("ingest_batch")
     stats = group.column(at).statistics if at is not None else None
     low, high = (stats.min, stats.max) if stats is not None and stats.has_min_max else (None, None)
-    return Slice(
-        str(path),
-        None if hour is None else _microseconds(hour),
-        index,
-        group.num_rows,
-        low,
-        high,
-    )
-
-
-def _microseconds(hour: datetime) -> int:
-    since = (hour if hour.tzinfo else hour.replace(tzinfo=UTC)) - _EPOCH
-    return (since.days * 86_400 + since.seconds) * 1_000_000
+    if hour is not None:
+        hour = hour if hour.tzinfo else hour.replace(tzinfo=UTC)
+    hour_us = None if hour is None else (hour - _EPOCH) // timedelta(microseconds=1)
+    return Slice(str(path), hour_us, index, group.num_rows, low, high)
 
 
 def bundles(parts: Iterable[Slice], count: int) -> list[list[Slice]]:

@@ -14,14 +14,7 @@ from pipeline.ingest.lease import table_lease
 from pipeline.ingest.ranges import PartitionRange
 from pipeline.ingest.staging import StagedFile, stage
 from pipeline.lake.decode.ddl import columns_of
-from pipeline.lake.decode.schema import (
-    RecordSchema,
-    SchemaFile,
-    check_change,
-    check_columns,
-    new_columns,
-    schema_of,
-)
+from pipeline.lake.decode.schema import RecordSchema, SchemaFile, check_change, check_columns, schema_of
 from pipeline.lake.decode.source import row_count
 from pipeline.lake.decode.steps import APPLIED, DROPPED, REDRIVEN, SOURCE_ROWS, STREAMS, Repair, repair_of
 from pipeline.lake.lake_tables import LakeTable
@@ -106,11 +99,10 @@ class DecodeTables:
         elif self._schema is not None:
             check_change(self._schema, schema)
         table = DeltaTable(str(self.decoded_path))
-        known = self.columns()
-        check_columns(known, schema.fields)
-        if added := new_columns(known, schema.fields):
-            table.alter.add_columns(Schema.from_arrow(pa.schema(columns_of(pa.schema(added)))).fields)
+        check_columns(self.columns(), schema.fields)
         if self._schema != schema:
+            # Those that are there stay, and structs of them get what they lack.
+            table.alter.add_columns(Schema.from_arrow(pa.schema(columns_of(schema.fields))).fields)
             text = msgspec.json.encode(schema.as_file()).decode()
             table.alter.set_table_properties({_SCHEMA_PROPERTY: text}, raise_if_not_exists=False)
         self._reopen()
@@ -153,26 +145,19 @@ class DecodeTables:
         assert self._decoded is not None, "use_schema comes first"
         self._decoded.append(files, document.counted(files, "_timestamp"))
 
-    def add_letters(self, files: Sequence[StagedFile], document: DecodeDocument) -> None:
-        """Before the decode batch's own commit."""
-        self._change_letters(files, document, replace_all=False)
-
-    def replace_letters(self, files: Sequence[StagedFile], document: DecodeDocument) -> None:
-        """After the commit of a re-drive, whose document it is."""
-        self._change_letters(files, document, replace_all=True)
-
-    def _change_letters(
+    def change_letters(
         self, files: Sequence[StagedFile], document: DecodeDocument, *, replace_all: bool
     ) -> None:
+        """Add some before the decode batch's own commit, or replace all after that of a re-drive."""
         applied = PartitionRange(APPLIED, self._applied(), document.batch + 1)
         own = msgspec.structs.replace(document, batch=self.dead.batch(self.app) + 1, ranges=(applied,))
         self.dead.append(files, own.counted(files, "timestamp"), replace_all=replace_all)
 
-    def repair(self, spark: SparkSession, area: AnyPath) -> Repair:
+    def repair(self, spark: SparkSession, area: AnyPath) -> None:
         """Put right what a killed run left between its two commits."""
         needed = repair_of(self._last_batch(), self.positions(), self._applied())
         if needed is Repair.NONE:
-            return needed
+            return
         kept = spark.read.format("delta").load(str(self.dead.path))
         if needed is Repair.FORGET_LETTERS:
             kept = kept.where(kept["decode_batch"] <= self._last_batch())
@@ -184,8 +169,8 @@ class DecodeTables:
         files = stage(kept, area, (DEAD_PARTITION,))
         assert self._schema is not None, "letters are written after a schema is used"
         document = self.document(JOB_REPAIR, (), self._schema, {}, {})
-        self.replace_letters(files, msgspec.structs.replace(document, batch=self._last_batch()))
-        return needed
+        document = msgspec.structs.replace(document, batch=self._last_batch())
+        self.change_letters(files, document, replace_all=True)
 
     def _last_batch(self) -> int:
         return -1 if self._decoded is None else self._decoded.batch(self.app)

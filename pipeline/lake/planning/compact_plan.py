@@ -1,12 +1,13 @@
 """Which files of a table become one, and which hours are old enough to go. Pure."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 RETENTION_H_MIN: Final = 24
 """Files that no version needs any more stay at least so long: readers of older ones may still be at them."""
+T = TypeVar("T")
 
 
 class Limits(NamedTuple):
@@ -58,34 +59,26 @@ def plan_bins(files: Iterable[DataFile], limits: Limits) -> list[list[DataFile]]
     for _, small in sorted(by_hour.items()):
         if len(small) >= limits.files_min:
             in_order = sorted(small, key=lambda file: (file.first is not None, file.first, file.path))
-            bins += _filled(in_order, limits.target_bytes)
+            bins += _filled(in_order, lambda file: file.size_bytes, limits.target_bytes)
     return [each for each in bins if len(each) > 1]
 
 
-def _filled(files: Iterable[DataFile], bytes_max: int) -> list[list[DataFile]]:
-    bins: list[list[DataFile]] = []
+def commits_of(bins: Iterable[list[DataFile]], bytes_max: int) -> list[list[list[DataFile]]]:
+    """Bins that are committed together: what a kill may cost."""
+    return _filled(bins, lambda files: sum(each.size_bytes for each in files), bytes_max)
+
+
+def _filled(items: Iterable[T], size_bytes: Callable[[T], int], bytes_max: int) -> list[list[T]]:
+    bins: list[list[T]] = []
     size = bytes_max
-    for each in files:
-        if size + each.size_bytes > bytes_max:
+    for each in items:
+        own = size_bytes(each)
+        if not bins or size + own > bytes_max:
             bins.append([])
             size = 0
         bins[-1].append(each)
-        size += each.size_bytes
-    return bins
-
-
-def commits_of(bins: Sequence[Sequence[DataFile]], bytes_max: int) -> list[list[Sequence[DataFile]]]:
-    """Bins that are committed together: what a kill may cost."""
-    groups: list[list[Sequence[DataFile]]] = []
-    size = bytes_max
-    for each in bins:
-        own = sum(file.size_bytes for file in each)
-        if size + own > bytes_max:
-            groups.append([])
-            size = 0
-        groups[-1].append(each)
         size += own
-    return groups
+    return bins
 
 
 def small_share(files: Sequence[DataFile], small_bytes: int) -> float:

@@ -14,8 +14,8 @@ from pipeline.ingest.commits import BatchDocument, IngestTable, TableSpec
 from pipeline.ingest.lease import LeasedError, table_lease
 from pipeline.ingest.staging import staged_file
 from pipeline.lake import forget as forgetting
-from pipeline.lake.forget import ForgetResult, forget
-from pipeline.lake.forgotten import FORGETS, forgotten_offsets
+from pipeline.lake.forget import FORGETS, ForgetResult, forget
+from pipeline.lake.forgotten import forgotten_offsets
 from pipeline.layout import PipelineLayout
 from pipeline.progress import Silent
 from pipeline.schema.decoded import DEAD_LETTERS, KAFKA_COLUMNS
