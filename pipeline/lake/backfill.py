@@ -128,7 +128,7 @@ def backfill(
         done = 0
         for part in reads:
             batch = table.batch(lake.backfill_app) + 1
-            bring = _Bring(topic, -1 - batch, lacking, area)
+            bring = _bringing(topic, -1 - batch, lacking, area)
             pieces = read_topic(spark(), offsets, topic, part, bring)
             _commit(table, lake, part, [file for files in pieces for file in files], result)
             done += total_offsets(part)
@@ -137,20 +137,18 @@ def backfill(
         return result
 
 
-@dataclass
-class _Bring:
+def _bringing(
+    topic: Topic, ingest_batch: int, lacking: Mapping[int, Ranges], area: AnyPath
+) -> Callable[[DataFrame], list[StagedFile]]:
     """Stages what a piece's records add."""
 
-    topic: Topic
-    ingest_batch: int
-    lacking: Mapping[int, Ranges]
-    area: AnyPath
-
-    def __call__(self, records: DataFrame) -> list[StagedFile]:
-        records = records.mapInArrow(_only(self.lacking), records.schema)
-        rows = lake_rows(records, {self.topic.name: Destination(self.topic.id, self.ingest_batch)})
-        files = stage(rows.drop("topic"), self.area, (), LAKE_OPAQUE, LAKE_SORT_BY)
+    def bring(records: DataFrame) -> list[StagedFile]:
+        records = records.mapInArrow(_only(lacking), records.schema)
+        rows = lake_rows(records, {topic.name: Destination(topic.id, ingest_batch)})
+        files = stage(rows.drop("topic"), area, (), LAKE_OPAQUE, LAKE_SORT_BY)
         return [ingested(each, datetime.now(UTC)) for each in files]
+
+    return bring
 
 
 def _only(wanted: Mapping[int, Ranges]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

@@ -78,18 +78,13 @@ def lake_tables(layout: PipelineLayout, instance_id: str, topics: list[str] | No
     found = tables_there(layout, instance_id)
     if not found:
         raise PipelineError("nothing of this instance was loaded yet: start with `portico pipeline load`")
-    if topics is None:
-        return _ours(found)
-    for topic in topics:
+    for topic in topics or ():
         if all(each.topic != topic for each in found):
             known = ", ".join(sorted({each.topic for each in found}))
             raise PipelineError(
                 f"nothing of topic {topic} is loaded, but of {known}: start with `portico pipeline load`"
             )
-    return _ours([each for each in found if each.topic in topics])
-
-
-def _ours(found: list[LakeTable]) -> list[LakeTable]:
-    for each in found:
+    chosen = [each for each in found if topics is None or each.topic in topics]
+    for each in chosen:
         must_be_partitioned(DeltaTable(str(each.path)), LAKE_PARTITION_BY)
-    return found
+    return chosen

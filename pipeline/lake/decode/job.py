@@ -47,8 +47,9 @@ from pipeline.lake.decode.tasks import (
     SCHEMAS,
     UNKNOWN,
     TaskPlan,
-    decode_task,
-    naming_task,
+    decoded_files,
+    schemas_named,
+    task_of,
 )
 from pipeline.lake.lake_tables import LakeTable
 from pipeline.layout import PipelineLayout
@@ -287,9 +288,9 @@ def run_tasks(
     plan = TaskPlan(schema, str(folder), lake.topic, lake.topic_id, batch, selection, shares, None)
     numbers = spark.range(len(shares), numPartitions=max(1, len(shares)))
     if isinstance(by, TopicSchemas):
-        named = _counted(numbers.mapInArrow(naming_task(plan), REPORT_DDL).collect(), SCHEMAS)
+        named = _counted(numbers.mapInArrow(task_of(plan, schemas_named), REPORT_DDL).collect(), SCHEMAS)
         plan = plan._replace(writers=by.writers([int(name) for name, _ in named.most_common()]))
-    report = numbers.mapInArrow(decode_task(plan), REPORT_DDL).collect()
+    report = numbers.mapInArrow(task_of(plan, decoded_files), REPORT_DDL).collect()
     return Outcome(
         _files(report, DECODED, folder),
         _files(report, DEAD, folder),

@@ -70,9 +70,8 @@ class Writer(NamedTuple):
 
 def writer_of(schema: SchemaText) -> Writer:
     """Raises: BadSchema."""
-    made = {SchemaKind.AVRO: _avro, SchemaKind.PROTOBUF: _protobuf, SchemaKind.JSON: _json}
     try:
-        writer = made[SchemaKind(schema.kind)](schema)
+        writer = _WRITERS[SchemaKind(schema.kind)](schema)
         check_names(list(writer.fields))
     except BadSchema:
         raise
@@ -92,7 +91,8 @@ def registry_reader(columns: pa.Schema, writers: Mapping[int, Writer | Fault]) -
     readers = {name: _reader(name, columns, writer) for name, writer in writers.items()}
 
     def read(value: bytes) -> tuple[Document, list[str] | None]:
-        name = int.from_bytes(value[1 : header_of(value)])
+        at = header_of(value)
+        name = int.from_bytes(value[1:at])
         found = readers.get(name)
         if found is None:
             raise FaultError(
@@ -100,7 +100,7 @@ def registry_reader(columns: pa.Schema, writers: Mapping[int, Writer | Fault]) -
             )
         if isinstance(found, Fault):
             raise FaultError(*found)
-        return found(value)
+        return found(value[at:])
 
     return read
 
@@ -112,12 +112,7 @@ def _reader(name: int, columns: pa.Schema, writer: Writer | Fault) -> Read | Fau
         check_columns(columns, writer.fields)
     except PipelineError as error:
         return Fault(INCOMPATIBLE_SCHEMA, f"schema {name}: {error.sentence}")
-    made = {
-        SchemaKind.AVRO: _avro_reader,
-        SchemaKind.PROTOBUF: _protobuf_reader,
-        SchemaKind.JSON: _json_reader,
-    }
-    read = fitted(made[writer.kind](writer), writer.fields)
+    read = fitted(_READERS[writer.kind](writer), writer.fields)
     missing = missing_fields(columns, writer.fields)
 
     def told(value: bytes) -> tuple[Document, list[str] | None]:
@@ -234,7 +229,6 @@ class _AvroTypes(_Walk):
 def _avro_reader(writer: Writer) -> Read:
     def read(value: bytes) -> tuple[Document, None]:
         source = io.BytesIO(value)
-        source.seek(header_of(value))
         try:
             document = fastavro.schemaless_reader(source, writer.compiled, None)
         except OverflowError as error:
@@ -345,15 +339,14 @@ def _protobuf_reader(writer: Writer) -> Read:
     message_class = message_factory.GetMessageClass(chosen)
 
     def read(value: bytes) -> tuple[Document, None]:
-        data = value[header_of(value) :]
         try:
-            named, at = indexed(messages, data)
+            named, at = indexed(messages, value)
             if named.full_name != writer.message:
                 raise FaultError(
                     INCOMPATIBLE_SCHEMA, f"it is a {named.full_name}, and the table of {writer.message}"
                 )
             message = message_class()
-            message.ParseFromString(data[at:])
+            message.ParseFromString(value[at:])
             return convert(message), None
         except OverflowError as error:
             raise FaultError(OUT_OF_RANGE, str(error)) from error
@@ -424,6 +417,9 @@ class _JsonTypes(_Walk):
         return JSON_TEXT if place in above else self.of(found, at, (*above, place))
 
 
-def _json_reader(writer: Writer) -> Read:
-    read = json_reader(writer.fields)
-    return lambda value: read(value[header_of(value) :])
+_WRITERS: Final = {SchemaKind.AVRO: _avro, SchemaKind.PROTOBUF: _protobuf, SchemaKind.JSON: _json}
+_READERS: Final[Mapping[SchemaKind, Callable[[Writer], Read]]] = {
+    SchemaKind.AVRO: _avro_reader,
+    SchemaKind.PROTOBUF: _protobuf_reader,
+    SchemaKind.JSON: lambda writer: json_reader(writer.fields),
+}

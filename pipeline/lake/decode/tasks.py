@@ -55,20 +55,11 @@ class TaskPlan(NamedTuple):
     """Schemas that records name; None: they are read by `schema`."""
 
 
-def decode_task(plan: TaskPlan) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """For `mapInArrow` over numbers of bundles: tells files, errors and unknown fields."""
-
-    return _task(plan, _run)
-
-
-def naming_task(plan: TaskPlan) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Tells the ids of schemas that most records name, with how many."""
-    return _task(plan, _names)
-
-
-def _task(
+def task_of(
     plan: TaskPlan, work: Callable[[TaskPlan, list[Slice]], Counter[tuple[str, str]]]
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """For `mapInArrow` over numbers of bundles: reports what the work on each tells."""
+
     def run(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in numbers:
             for number in batch.column(0).to_pylist():
@@ -77,7 +68,8 @@ def _task(
     return run
 
 
-def _names(plan: TaskPlan, bundle: list[Slice]) -> Counter[tuple[str, str]]:
+def schemas_named(plan: TaskPlan, bundle: list[Slice]) -> Counter[tuple[str, str]]:
+    """The ids of schemas that most records name, with how many."""
     counts: Counter[bytes] = Counter()
     for _, batch in read_bundle(bundle, plan.selection, ("value",)):
         heads = pc.value_counts(pc.binary_slice(batch.column("value"), 0, HEADER_BYTES))
@@ -87,7 +79,8 @@ def _names(plan: TaskPlan, bundle: list[Slice]) -> Counter[tuple[str, str]]:
     return Counter({(SCHEMAS, str(int.from_bytes(head[1:]))): n for head, n in counts.most_common(IDS_MAX)})
 
 
-def _run(plan: TaskPlan, bundle: list[Slice]) -> Counter[tuple[str, str]]:
+def decoded_files(plan: TaskPlan, bundle: list[Slice]) -> Counter[tuple[str, str]]:
+    """Files with their rows, errors and unknown fields."""
     decoder = (
         decoder_of(plan.schema)
         if plan.writers is None
