@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pipeline.errors import PipelineError
 from pipeline.ingest.offsets import KafkaSource, SourceOffsets, Topic
 from pipeline.ingest.ranges import PartitionRange
-from pipeline.lake.audit import audit_table, forget_missing_files, write_audits
+from pipeline.lake.audit import LakeAudit, forget_missing_files, write_audits
 from pipeline.lake.audit_findings import TopicAudit
 from pipeline.lake.backfill import BackfillResult, backfill
 from pipeline.lake.compact import compact, expire
@@ -77,9 +77,8 @@ class Lake:
 
     def audit(self) -> TopicAudit:
         forgotten = forgotten_offsets(self._layout, self.topic.id)
-        found = audit_table(
-            lambda: self.spark, self.table, self.offsets, self.topic, forgotten, Silent(), NOW_MS
-        )
+        audit = LakeAudit(lambda: self.spark, self.table, self.offsets, self.topic, forgotten, Silent())
+        found = audit.run(NOW_MS)
         table = write_audits(self._layout, [found])
         written = DeltaTable(str(table)).to_pyarrow_table().to_pylist()
         assert sum(row["lake_rows"] for row in written if row["audited_at_ms"] == NOW_MS) >= found.lake_rows
