@@ -2,13 +2,10 @@
 
 import datetime
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable, write_deltalake
@@ -33,6 +30,7 @@ from pipeline.advice.judging.moves import Moves, Placement, advise_moves, is_ske
 from pipeline.advice.rows import Seen, advice_row, with_moves
 from pipeline.errors import PipelineError
 from pipeline.layout import PipelineLayout
+from pipeline.metering.amounts.calendar import day_at
 from pipeline.metering.engine import engine
 from pipeline.progress import Progress
 from pipeline.schema.columns import columns_of
@@ -92,7 +90,7 @@ def advise(
     `only_one`: there is one, and the rows of others stay. Raises: PipelineError without usage tables.
     """
     assert not only_one or len(bought) == 1
-    run_date = _day(now_ms)
+    run_date = day_at(now_ms)
     usage = _Usage(layout, now_ms, run_date)
     progress.planned(len(bought), "instances")
     bills = this_month(layout, now_ms)
@@ -139,7 +137,7 @@ class _Usage:
         self._layout, self._now_ms, self._run_date = layout, now_ms, run_date
         self._hours, self._raw = (_table(layout, name) for name in (USAGE_HOUR, USAGE_RAW))
         first_ms = (now_ms // HOUR_MS - hours.HISTORY_H) * HOUR_MS
-        self._since = pc.field("day") >= _day(first_ms)
+        self._since = pc.field("day") >= day_at(first_ms)
         self._span_ms = (first_ms, now_ms)
         reported = self._hours.to_table(columns=["hour_start", "state"], filter=self._since)
         with engine(layout) as database:
@@ -150,7 +148,7 @@ class _Usage:
             ).fetchall()
         self._reported = hours.reported_hours(found, now_ms)
 
-    def of(self, bought: Sequence[Bought]) -> list[tuple[Bought, Seen]]:
+    def of(self, bought: Sequence[Bought]) -> Iterator[tuple[Bought, Seen]]:
         """Each of these instances with what it used, and will."""
         wanted = pc.field("instance_id").isin([one.instance_id for one in bought])
         with engine(self._layout) as database:
@@ -163,29 +161,24 @@ class _Usage:
             ).to_arrow_table()
             since_ms = (self._now_ms - skew.HISTORY_MS) // skew.WINDOW_MS * skew.WINDOW_MS
             start = pc.field("interval_start_ms")
-            where = (pc.field("day") >= _day(since_ms)) & (start >= since_ms) & (start < now_ms) & wanted
+            where = (pc.field("day") >= day_at(since_ms)) & (start >= since_ms) & (start < now_ms) & wanted
             database.register("raw", self._raw.scanner(columns=[*_RAW_READ], filter=where).to_reader())
             by_window = database.sql(_BROKER_WINDOWS).to_arrow_table()
-        of_hours, of_windows = dict(_by_instance(by_hour)), dict(_by_instance(by_window))
-        return [
-            (one, self._seen(one, of_hours.get(one.instance_id), of_windows.get(one.instance_id)))
-            for one in bought
-        ]
-
-    def _seen(self, one: Bought, by_hour: skew.Columns | None, by_window: skew.Columns | None) -> Seen:
-        balance, forecasts = skew.Balance(), hours.Forecasts()
-        if by_window is not None:
-            balance = skew.balance(by_window, one.instance_id, self._run_date)
-        if by_hour is not None:
-            forecasts = hours.forecasts(
-                by_hour,
-                self._reported,
-                one.capacity_bytes,
-                balance.stored_bytes,
-                one.instance_id,
-                self._run_date,
-            )
-        return Seen(forecasts, balance)
+        of_hours, of_windows = _by_instance(by_hour), _by_instance(by_window)
+        for one in bought:
+            balance, forecasts = skew.Balance(), hours.Forecasts()
+            if windows := of_windows.get(one.instance_id):
+                balance = skew.balance(windows, one.instance_id, self._run_date)
+            if used := of_hours.get(one.instance_id):
+                forecasts = hours.forecasts(
+                    used,
+                    self._reported,
+                    one.capacity_bytes,
+                    balance.stored_bytes,
+                    one.instance_id,
+                    self._run_date,
+                )
+            yield one, Seen(forecasts, balance)
 
 
 def _table(layout: PipelineLayout, name: str) -> Any:
@@ -195,14 +188,11 @@ def _table(layout: PipelineLayout, name: str) -> Any:
     return dataset(DeltaTable(path))
 
 
-def _by_instance(rows: pa.Table) -> Iterator[tuple[str, dict[str, npt.NDArray[Any]]]]:
-    """Columns of each instance; `rows` are in order of it."""
-    columns = {name: rows[name].to_numpy() for name in rows.column_names}
-    ids = columns.pop("instance_id")
-    bounds = [0, *(np.flatnonzero(ids[1:] != ids[:-1]) + 1).tolist(), len(ids)]
-    for first, end in pairwise(bounds):
-        if end > first:
-            yield str(ids[first]), {name: values[first:end] for name, values in columns.items()}
+def _by_instance(rows: pa.Table) -> dict[str, skew.Columns]:
+    return {
+        str(instance_id): {name: of[name].to_numpy() for name in of.columns}
+        for instance_id, of in rows.to_pandas().groupby("instance_id", sort=False)
+    }
 
 
 def _write(
@@ -236,7 +226,3 @@ def _replace_day(path: Path, rows: pa.Table, run_date: datetime.date, instance_i
         raise PipelineError(
             f"table {path.name} was written by another run at the same time: run advise again"
         ) from error
-
-
-def _day(at_ms: int) -> datetime.date:
-    return datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC).date()

@@ -13,6 +13,7 @@ from pipeline.advice.judging.hours import Forecasts
 from pipeline.advice.judging.judgement import Bought, Judgement, Kept, Rated, judge
 from pipeline.advice.judging.moves import Moves
 from pipeline.advice.judging.skew import Balance
+from pipeline.metering.amounts.calendar import day_at
 
 
 class Seen(NamedTuple):
@@ -120,10 +121,6 @@ def _kept(forecast: ForecastRow | None, seen: Seen) -> Kept:
         blocked_ms,
         forecast.trend_per_day,
         seen.forecasts.filling,
-        (_day(first_ms), _day(forecast.start_ms - HOUR_MS)),
+        (day_at(first_ms), day_at(forecast.start_ms - HOUR_MS)),
         seen.forecasts.last_week,
     )
-
-
-def _day(at_ms: int) -> datetime.date:
-    return datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC).date()

@@ -56,9 +56,9 @@ class Forecast(NamedTuple):
 class DaysToFull(NamedTuple):
     """From now; None: never, or not within two years."""
 
-    expected: float | None
-    low: float | None
-    high: float | None
+    expected: float | None = None
+    low: float | None = None
+    high: float | None = None
 
 
 class Filling(NamedTuple):
@@ -261,15 +261,9 @@ def last_week(stored: Series) -> LastWeek | None:
 
 def _path(series: Series, model: Model) -> Series:
     last, weeks_ago = _last_week(series)
-    if model is Model.SEASONAL_TREND:
-        last = last + (trend_per_week(series) or 0.0) * weeks_ago
+    if model is Model.SEASONAL_TREND and len(slopes := season_slopes(series, WEEK_H)) >= _PAIRS_MIN:
+        last = last + np.median(slopes) * WEEK_H * weeks_ago
     return np.maximum(last, 0.0)
-
-
-def trend_per_week(series: Series) -> float | None:
-    """The rise between hours a week apart, where enough such hours are known."""
-    slopes = season_slopes(series, WEEK_H)
-    return float(np.median(slopes)) * WEEK_H if len(slopes) >= _PAIRS_MIN else None
 
 
 def _backtest(series: Series, model: Model) -> Series:

@@ -30,7 +30,6 @@ COLUMNS: Final = (
 )
 """What `forecasts` reads: a row per hour."""
 _DAY_H: Final = 24
-_NEVER: Final = DaysToFull(None, None, None)
 
 
 class Forecasts(NamedTuple):
@@ -72,7 +71,7 @@ def forecasts(
         is_stored = metric is Metric.STORED
         column = "stored_bytes" if is_stored else f"{metric}_peak_5m_bytes_per_s"
         series = on_grid(starts, usage[column].astype(np.float64), reported)
-        found, full = forecast(series), _NEVER
+        found, full = forecast(series), DaysToFull()
         if is_stored:
             kept = trimmed(without_clean_ups(series))
             found = found._replace(trend_per_h=trend_per_hour(kept))

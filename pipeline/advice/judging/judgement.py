@@ -64,7 +64,7 @@ class Kept(NamedTuple):
     def days_to_full(self, capacity_bytes: int) -> DaysToFull:
         """Of what is stored now."""
         if self.filling is None:
-            return DaysToFull(None, None, None)
+            return DaysToFull()
         return self.filling.days_to_full(self.stored_bytes, capacity_bytes)
 
 
@@ -141,13 +141,9 @@ def _rate_reason(name: str, rated: Rated, bought: int, fits: int, action: Action
             needs += f", {direction} by {format_bytes(abs(rated.trend_per_day), rate=True)} a day"
     if rated.throttled_ms:
         needs += f", and was held back for {duration(rated.throttled_ms)} in the last 24 h"
-    if action is Action.GROW:
-        return f"{needs}: {fitting} instead of {has} leaves 30 % of headroom"
-    if action is Action.SHRINK:
-        return f"{needs}: {fitting} instead of {has} would do"
-    if rated.throttled_ms:
+    if rated.throttled_ms and action is Action.KEEP:
         return f"{needs}: in bursts, {has} are enough on the whole"
-    return f"{needs}: {has} fit"
+    return f"{needs}: {_verdict(action, has, fitting)}"
 
 
 def _capacity_reason(kept: Kept, bought: int, fits: int, action: Action) -> str:
@@ -161,11 +157,13 @@ def _capacity_reason(kept: Kept, bought: int, fits: int, action: Action) -> str:
     if kept.blocked_ms:
         told += f", produce was refused for {duration(kept.blocked_ms)} in the last 24 h"
     told += f"; of {format_bytes(kept.need)} x 1.3 = {format_bytes(with_headroom(kept.need))}"
+    return f"{told}: {_verdict(action, has, fitting)}"
+
+
+def _verdict(action: Action, has: str, fitting: str) -> str:
     if action is Action.GROW:
-        return f"{told}: {fitting} instead of {has} leaves 30 % of headroom"
-    if action is Action.SHRINK:
-        return f"{told}: {fitting} instead of {has} would do"
-    return f"{told}: {has} fit"
+        return f"{fitting} instead of {has} leaves 30 % of headroom"
+    return f"{fitting} instead of {has} would do" if action is Action.SHRINK else f"{has} fit"
 
 
 def _growth(kept: Kept) -> str:

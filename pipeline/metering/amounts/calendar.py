@@ -29,9 +29,14 @@ def month_of(day: date) -> str:
     return f"{day:%Y-%m}"
 
 
+def day_at(epoch_ms: int) -> date:
+    """Which day an instant lies in."""
+    return datetime.fromtimestamp(epoch_ms / 1000, UTC).date()
+
+
 def month_at(epoch_ms: int) -> str:
     """Which month an instant lies in."""
-    return month_of(datetime.fromtimestamp(epoch_ms / 1000, UTC).date())
+    return month_of(day_at(epoch_ms))
 
 
 def end_ms(month: str) -> int:
