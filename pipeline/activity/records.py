@@ -1,27 +1,14 @@
 """Invented events as the records that arrive: out of order, some late, twice, or damaged."""
 
-import json
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
+import pyarrow as pa
 
-from pipeline.activity.world import (
-    HOUR_MS,
-    MINUTE_MS,
-    PAGES,
-    QUERIES,
-    SAMPLES,
-    SERVICES,
-    Attack,
-    Incident,
-    Ints,
-    Stream,
-    World,
-    ip_text,
-    user_text,
-)
+from pipeline.activity.world import HOUR_MS, MINUTE_MS, Attack, Incident, Ints, Stream, World
 
 LATE_MS: Final = 12 * MINUTE_MS
 """An event that arrives later than this after it happened counts as late in the truth."""
@@ -34,14 +21,7 @@ _AGAIN_MS: Final = (200, 30_000)
 _INTACT: Final = 0
 _AGAIN: Final = 1
 _DAMAGED: Final = 2
-_TEXTS: Final = (
-    "a fine day",
-    "look at this",
-    "does anyone know a good cafe",
-    "new shoes",
-    "we won",
-    "back home",
-)
+_ROWS_AT_ONCE: Final = 10_000
 
 
 class Record(NamedTuple):
@@ -90,16 +70,25 @@ class Schedule:
         return len(self.due_ms)
 
     def __iter__(self) -> Iterator[Record]:
-        encoders = [_encoder(stream, self.world.plan.seed) for stream in self.world.streams]
-        names = [stream.topic for stream in self.world.streams]
-        for position in range(len(self)):
-            number, row = int(self._topic[position]), int(self._row[position])
-            key, event = encoders[number](row)
-            if self._kind[position] == _DAMAGED:
-                value = _damage(event, position)
-            else:
-                value = json.dumps(event, separators=(",", ":")).encode()
-            yield Record(names[number], key, value, int(self.due_ms[position]))
+        for first in range(0, len(self), _ROWS_AT_ONCE):
+            topics, rows = (column[first : first + _ROWS_AT_ONCE] for column in (self._topic, self._row))
+            events = [
+                self._events(stream, rows[topics == number])
+                for number, stream in enumerate(self.world.streams)
+            ]
+            for position, number in enumerate(topics.tolist(), first):
+                key, event = next(events[number])
+                is_damaged = self._kind[position] == _DAMAGED
+                value = _damage(event, position) if is_damaged else msgspec.json.encode(event)
+                yield Record(self.world.streams[number].topic, key, value, int(self.due_ms[position]))
+
+    def _events(self, stream: Stream, rows: Ints) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Keys and events."""
+        taken = stream.fields.take(rows).to_pylist()
+        for row, ts, fields in zip(rows.tolist(), stream.ts[rows].tolist(), taken, strict=True):
+            known = {name: value for name, value in fields.items() if value is not None}
+            event = {"id": f"{self.world.plan.seed:x}-{stream.topic}-{row}", "ts": ts} | known
+            yield next(iter(known.values())), event
 
     def truth(self) -> Truth:
         """What there is to find."""
@@ -144,76 +133,24 @@ def _arrivals(stream: Stream, end_ms: int, rng: np.random.Generator) -> tuple[In
 
 
 def _views(stream: Stream) -> dict[str, dict[int, int]]:
-    minutes = stream.ts // MINUTE_MS
-    pages = stream.columns["page"].astype(np.int64)
-    keys, counts = np.unique(minutes * len(PAGES) + pages, return_counts=True)
-    found: dict[str, dict[int, int]] = {}
-    for key, count in zip(keys.tolist(), counts.tolist(), strict=True):
-        found.setdefault(PAGES[key % len(PAGES)], {})[key // len(PAGES) * MINUTE_MS] = count
+    minute = pa.array(stream.ts // MINUTE_MS * MINUTE_MS)
+    viewed = pa.table({"page": stream.fields["page"].cast(pa.string()), "minute": minute})
+    found: dict[str, dict[int, int]] = defaultdict(dict)
+    for each in viewed.group_by(["page", "minute"]).aggregate([([], "count_all")]).to_pylist():
+        found[each["page"]][each["minute"]] = each["count_all"]
     return found
 
 
 def _damage(event: dict[str, Any], number: int) -> bytes:
     """Kinds of damage in turn: cut off, no JSON, a field missing, one of another kind, a time far ahead."""
-    text = json.dumps(event, separators=(",", ":")).encode()
+    text = msgspec.json.encode(event)
     match number % 5:
         case 0:
             return text[: len(text) // 2]
         case 1:
             return b"\xff\xfe\x00" + text[:20]
         case 2:
-            return json.dumps({name: value for name, value in event.items() if name != "id"}).encode()
+            return msgspec.json.encode({name: value for name, value in event.items() if name != "id"})
         case 3:
-            return json.dumps(event | {"ts": "yesterday"}).encode()
-    return json.dumps(event | {"ts": event["ts"] + 100 * 365 * 24 * HOUR_MS}).encode()
-
-
-def _encoder(stream: Stream, seed: int) -> Callable[[int], tuple[str, dict[str, Any]]]:
-    columns = stream.columns
-    ts = stream.ts
-    fields = _FIELDS[stream.topic]
-
-    def encode(row: int) -> tuple[str, dict[str, Any]]:
-        key, event = fields({name: column[row].tolist() for name, column in columns.items()}, row)
-        return key, {"id": f"{seed:x}-{stream.topic}-{row}", "ts": int(ts[row])} | event
-
-    return encode
-
-
-def _page_view(row: dict[str, Any], _number: int) -> tuple[str, dict[str, Any]]:
-    user = user_text(row["user"])
-    event = {"user": user, "session": f"s{row['session']}", "page": PAGES[row["page"]], "kind": "view"}
-    if row["query"] >= 0:
-        event |= {"kind": "search", "query": QUERIES[row["query"]]}
-    return user, event
-
-
-def _post(row: dict[str, Any], number: int) -> tuple[str, dict[str, Any]]:
-    author = user_text(row["author"])
-    return author, {"author": author, "text": _TEXTS[number % len(_TEXTS)]}
-
-
-def _follow(row: dict[str, Any], _number: int) -> tuple[str, dict[str, Any]]:
-    follower = user_text(row["follower"])
-    action = "unfollow" if row["unfollow"] else "follow"
-    return follower, {"follower": follower, "followee": user_text(row["followee"]), "action": action}
-
-
-def _login(row: dict[str, Any], _number: int) -> tuple[str, dict[str, Any]]:
-    account = user_text(row["account"])
-    return account, {"account": account, "ip": ip_text(row["ip"]), "ok": row["ok"]}
-
-
-def _report(row: dict[str, Any], _number: int) -> tuple[str, dict[str, Any]]:
-    service = SERVICES[row["service"]]
-    event = {"service": service, "host": f"{service}-{row['host']}", "requests": SAMPLES}
-    return service, event | {"errors": row["errors"], "latency_ms": row["latency_ms"]}
-
-
-_FIELDS: Final[dict[str, Callable[[dict[str, Any], int], tuple[str, dict[str, Any]]]]] = {
-    "page_views": _page_view,
-    "posts": _post,
-    "follows": _follow,
-    "logins": _login,
-    "service_metrics": _report,
-}
+            return msgspec.json.encode(event | {"ts": "yesterday"})
+    return msgspec.json.encode(event | {"ts": event["ts"] + 100 * 365 * 24 * HOUR_MS})

@@ -3,26 +3,36 @@
 Sizes follow from the number of events, so that a short run looks like a thinned long one. Times are epoch ms.
 """
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 Ints = npt.NDArray[np.int64]
 
 MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 60 * MINUTE_MS
-PAGES: Final = tuple(
+_PAGES: Final = tuple(
     [f"/{name}" for name in ("home", "news", "deals", "help", "cart")]
     + [f"/products/{number}" for number in range(1, 301)]
     + [f"/articles/{number}" for number in range(1, 196)]
 )
-QUERIES: Final = ("red shoes", "rain coat", "coffee", "head phones", "bicycle", "tent", "desk lamp", "novel")
-SERVICES: Final = ("checkout", "search", "catalog", "login")
-HOSTS_PER_SERVICE: Final = 3
-SAMPLES: Final = 20
+_QUERIES: Final = ("red shoes", "rain coat", "coffee", "head phones", "bicycle", "tent", "desk lamp", "novel")
+_TEXTS: Final = (
+    "a fine day",
+    "look at this",
+    "does anyone know a good cafe",
+    "new shoes",
+    "we won",
+    "back home",
+)
+_SERVICES: Final = ("checkout", "search", "catalog", "login")
+_HOSTS_PER_SERVICE: Final = 3
+_SAMPLES: Final = 20
 """Requests that one report of service metrics tells of."""
 OFFICE_IP: Final = "198.51.100.7"
 OFFICE_USERS: Final = 20
@@ -71,21 +81,17 @@ class Incident(NamedTuple):
     end_ms: int
 
 
-@dataclass(frozen=True)
-class Stream:
-    """One topic's events as columns of equal length; `ts` is among them."""
+class Stream(NamedTuple):
+    """One topic's events."""
 
     topic: str
-    columns: Mapping[str, npt.NDArray[np.generic]]
-
-    @property
-    def ts(self) -> Ints:
-        """When each event happened, epoch ms."""
-        return self.columns["ts"].astype(np.int64)
+    ts: Ints
+    """When each one happened, epoch ms."""
+    fields: pa.Table
+    """Their other fields but `id`, the one that is the record's key first; null: left out."""
 
 
-@dataclass(frozen=True)
-class World:
+class World(NamedTuple):
     """All events of a plan, and who behaved badly in it."""
 
     plan: Plan
@@ -97,10 +103,18 @@ class World:
 def invent(plan: Plan) -> World:
     """A world of a plan: the same plan gives the same world."""
     rng = np.random.default_rng(plan.seed)
-    logins, attacks = _logins(plan, rng)
+    users = [user_text(number) for number in range(plan.users)]
+    logins, attacks = _logins(plan, users, rng)
     metrics, incident = _metrics(plan, rng)
-    streams = (_page_views(plan, rng), _posts(plan, rng), _follows(plan, rng), logins, metrics)
+    page_views = _page_views(plan, users, rng)
+    streams = (page_views, _posts(plan, users, rng), _follows(plan, users, rng), logins, metrics)
     return World(plan, streams, attacks, incident)
+
+
+def _chosen(among: Sequence[str], numbers: npt.NDArray[np.generic]) -> pa.DictionaryArray:
+    """Texts by their numbers; null for a negative one."""
+    codes = numbers.astype(np.int32)
+    return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), pa.array(among, pa.string()))
 
 
 def times(plan: Plan, count: int, rng: np.random.Generator) -> Ints:
@@ -123,7 +137,7 @@ def popular(count: int, among: int, rng: np.random.Generator, exponent: float = 
     return chosen
 
 
-def _page_views(plan: Plan, rng: np.random.Generator) -> Stream:
+def _page_views(plan: Plan, users: Sequence[str], rng: np.random.Generator) -> Stream:
     count = int(plan.events * 0.70)
     sizes = rng.geometric(1 / _PAGES_PER_SESSION, max(1, int(count / _PAGES_PER_SESSION * 1.3) + 10))
     sizes = sizes[: int(np.searchsorted(np.cumsum(sizes), count)) + 1]
@@ -136,25 +150,30 @@ def _page_views(plan: Plan, rng: np.random.Generator) -> Stream:
     ts = times(plan, len(sizes), rng)[session] + since.astype(np.int64)
     inside = ts < plan.start_ms + plan.span_ms
     kept = int(inside.sum())
-    return Stream(
-        "page_views",
-        {
-            "ts": ts[inside],
-            "user": popular(len(sizes), plan.users, rng)[session][inside],
-            "session": session[inside],
-            "page": popular(kept, len(PAGES), rng),
-            "query": np.where(rng.random(kept) < 0.08, rng.integers(0, len(QUERIES), kept), -1),
-        },
-    )
+    user = popular(len(sizes), plan.users, rng)[session][inside]
+    page = popular(kept, len(_PAGES), rng)
+    query = np.where(rng.random(kept) < 0.08, rng.integers(0, len(_QUERIES), kept), -1)
+    fields = {
+        "user": _chosen(users, user),
+        "session": pc.binary_join_element_wise("s", pa.array(session[inside]).cast(pa.string()), ""),
+        "page": _chosen(_PAGES, page),
+        "kind": _chosen(("view", "search"), query >= 0),
+        "query": _chosen(_QUERIES, query),
+    }
+    return Stream("page_views", ts[inside], pa.table(fields))
 
 
-def _posts(plan: Plan, rng: np.random.Generator) -> Stream:
+def _posts(plan: Plan, users: Sequence[str], rng: np.random.Generator) -> Stream:
     count = int(plan.events * 0.02)
     ts = np.sort(times(plan, count, rng))
-    return Stream("posts", {"ts": ts, "author": popular(count, plan.users, rng, 0.8)})
+    fields = {
+        "author": _chosen(users, popular(count, plan.users, rng, 0.8)),
+        "text": _chosen(_TEXTS, np.arange(count) % len(_TEXTS)),
+    }
+    return Stream("posts", ts, pa.table(fields))
 
 
-def _follows(plan: Plan, rng: np.random.Generator) -> Stream:
+def _follows(plan: Plan, users: Sequence[str], rng: np.random.Generator) -> Stream:
     """Most edges are there early; one event in ten takes an edge back."""
     count = int(plan.events * 0.03)
     early = rng.random(count) < 0.7
@@ -166,10 +185,15 @@ def _follows(plan: Plan, rng: np.random.Generator) -> Stream:
     earlier = (rng.random(count) * np.arange(count)).astype(np.int64)
     follower = np.where(unfollow, follower[earlier], follower)
     followee = np.where(unfollow, followee[earlier], followee)
-    return Stream("follows", {"ts": ts, "follower": follower, "followee": followee, "unfollow": unfollow})
+    fields = {
+        "follower": _chosen(users, follower),
+        "followee": _chosen(users, followee),
+        "action": _chosen(("follow", "unfollow"), unfollow),
+    }
+    return Stream("follows", ts, pa.table(fields))
 
 
-def _logins(plan: Plan, rng: np.random.Generator) -> tuple[Stream, tuple[Attack, ...]]:
+def _logins(plan: Plan, users: Sequence[str], rng: np.random.Generator) -> tuple[Stream, tuple[Attack, ...]]:
     """People log in evenly; attackers hammer for ten minutes each."""
     count = int(plan.events * 0.12)
     attacks = min(3, count // _LOGINS_PER_ATTACK)
@@ -186,12 +210,17 @@ def _logins(plan: Plan, rng: np.random.Generator) -> tuple[Stream, tuple[Attack,
     ]
     told = []
     for number in range(attacks):
-        columns, attack = _attack(plan, number, rng)
-        found.append(columns)
+        tried, attack = _attack(plan, number, rng)
+        found.append(tried)
         told.append(attack)
-    return Stream("logins", {name: np.concatenate([one[name] for one in found]) for name in found[0]}), tuple(
-        told
-    )
+    columns = {name: np.concatenate([one[name] for one in found]) for name in found[0]}
+    numbers, of_number = np.unique(columns["ip"], return_inverse=True)
+    fields = {
+        "account": _chosen(users, columns["account"]),
+        "ip": _chosen([ip_text(number) for number in numbers.tolist()], of_number),
+        "ok": columns["ok"],
+    }
+    return Stream("logins", columns["ts"], pa.table(fields)), tuple(told)
 
 
 def _attack(
@@ -216,7 +245,7 @@ def _attack(
 
 def _metrics(plan: Plan, rng: np.random.Generator) -> tuple[Stream, Incident]:
     """Every host reports at even intervals; one service has an incident at two thirds of the span."""
-    hosts = len(SERVICES) * HOSTS_PER_SERVICE
+    hosts = len(_SERVICES) * _HOSTS_PER_SERVICE
     count = int(plan.events * 0.13)
     number = np.arange(count)
     step = plan.span_ms * hosts / max(1, count)
@@ -224,20 +253,22 @@ def _metrics(plan: Plan, rng: np.random.Generator) -> tuple[Stream, Incident]:
     ts = np.minimum(ts, plan.start_ms + plan.span_ms - 1)
     start = plan.start_ms + int(plan.span_ms * 0.66) // MINUTE_MS * MINUTE_MS
     incident = Incident(
-        SERVICES[plan.seed % len(SERVICES)], start, start + max(8 * MINUTE_MS, plan.span_ms // 36)
+        _SERVICES[plan.seed % len(_SERVICES)], start, start + max(8 * MINUTE_MS, plan.span_ms // 36)
     )
-    service = number % len(SERVICES)
-    ill = (service == SERVICES.index(incident.service)) & (ts >= incident.start_ms) & (ts < incident.end_ms)
-    errors = rng.binomial(SAMPLES, np.where(ill, 0.35, 0.004))
-    latency = rng.lognormal(np.log(40), 0.5, (count, SAMPLES)) * np.where(ill, 14, 1)[:, None]
-    columns: dict[str, npt.NDArray[np.generic]] = {
-        "ts": ts,
-        "service": service,
-        "host": number // len(SERVICES) % HOSTS_PER_SERVICE,
+    service = number % len(_SERVICES)
+    ill = (service == _SERVICES.index(incident.service)) & (ts >= incident.start_ms) & (ts < incident.end_ms)
+    errors = rng.binomial(_SAMPLES, np.where(ill, 0.35, 0.004))
+    latency = rng.lognormal(np.log(40), 0.5, (count, _SAMPLES)) * np.where(ill, 14, 1)[:, None]
+    host = number // len(_SERVICES) % _HOSTS_PER_SERVICE
+    hosts_of = [f"{name}-{host}" for name in _SERVICES for host in range(_HOSTS_PER_SERVICE)]
+    fields = {
+        "service": _chosen(_SERVICES, service),
+        "host": _chosen(hosts_of, service * _HOSTS_PER_SERVICE + host),
+        "requests": np.full(count, _SAMPLES),
         "errors": errors,
-        "latency_ms": np.round(latency, 1),
+        "latency_ms": pa.FixedSizeListArray.from_arrays(np.round(latency, 1).ravel(), _SAMPLES),
     }
-    return Stream("service_metrics", columns), incident
+    return Stream("service_metrics", ts, pa.table(fields)), incident
 
 
 def user_text(number: int) -> str:
