@@ -23,7 +23,7 @@ from pipeline.lake.decode.registered import Writer, writer_of
 from pipeline.lake.decode.schema import RecordSchema, ValueFormat, read_schema
 from pipeline.lake.decode.source import of_batches, slices_of
 from pipeline.lake.decode.steps import BatchSpan
-from pipeline.lake.decode.tasks import TaskPlan, decode_task
+from pipeline.lake.decode.tasks import TaskPlan, decoded_files, task_of
 from pipeline.lake.decode.values import Fault
 
 OURS: Final = "decode"
@@ -143,7 +143,7 @@ def _decode(file: Path, schema: RecordSchema, writers: dict[int, Writer | Fault]
     plan = TaskPlan(
         schema, str(area), "bench", "", 0, of_batches(BatchSpan((0, 1), (0, 0))), [parts], writers
     )
-    for _ in decode_task(plan)([pa.record_batch({"id": [0]})]):
+    for _ in task_of(plan, decoded_files)([pa.record_batch({"id": [0]})]):
         pass
     shutil.rmtree(area)
 
