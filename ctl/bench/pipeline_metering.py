@@ -111,7 +111,7 @@ class _MeteringBench:
         try:
             consumer.assign([TopicPartition(USAGE_TOPIC, each, 0) for each in range(_PARTITIONS)])
             while records < self.records:
-                found = consumer.consume(_READ_AT_ONCE, _READ_S)
+                found = consumer.consume(min(_READ_AT_ONCE, self.records - records), _READ_S)
                 if not found or (error := next((one.error() for one in found if one.error()), None)):
                     raise KafkaException(error) if found else RuntimeError("the topic's records do not come")
                 records += len(found)

@@ -48,8 +48,8 @@ _PASSING: Final = (
 """librdkafka goes on by itself after these; how long we wait is the watch's business."""
 
 
-Rows = tuple[pa.Schema, Callable[[Message], tuple[Any, ...]]]
-"""Columns, and their values of one message."""
+Rows = tuple[pa.Schema, Callable[[Sequence[Message]], Sequence[Sequence[Any]]]]
+"""Columns, and their values of messages."""
 
 
 class Consumed(NamedTuple):
@@ -135,11 +135,11 @@ class Reading:
         """What is left of each partition, by what was given out."""
         assert len(self.waiting) == len(waiting), "one range per partition"
         self._records_max, self._bytes_max = records_max, bytes_max
-        self._schema, self._row = rows or (MESSAGES, _row)
+        self._schema, self._columns = rows or (MESSAGES, _columns)
         self._begin()
 
     def _begin(self) -> None:
-        self._left = dict(self.waiting)
+        self._next = {each: one.start for each, one in self.waiting.items()}
         self._chunks: list[pa.Table] = [self._schema.empty_table()]
         self._rows = self._bytes = 0
 
@@ -149,7 +149,7 @@ class Reading:
         return (
             self._rows >= self._records_max
             or self._bytes >= self._bytes_max
-            or not any(each.offsets for each in self._left.values())
+            or all(self._next[each] == one.end for each, one in self.waiting.items())
         )
 
     @property
@@ -168,9 +168,9 @@ class Reading:
     def take(self, messages: Sequence[Message]) -> int:
         """How many are records of this batch. Raises: KafkaException with an error that nothing follows."""
         assert len(messages) <= self.room, "more than was asked for"
-        found = [self._row(each) for each in messages if self._is_wanted(each)]
+        found = self._wanted(messages)
         if found:
-            self._chunks.append(pa.Table.from_arrays([*zip(*found, strict=True)], schema=self._schema))
+            self._chunks.append(pa.Table.from_arrays([*self._columns(found)], schema=self._schema))
             self._rows += len(found)
             self._bytes += self._chunks[-1].nbytes
         return len(found)
@@ -178,31 +178,44 @@ class Reading:
     def batch(self) -> Consumed:
         """What was taken. The next one begins behind it."""
         messages = pa.concat_tables(self._chunks)
-        ranges = [one._replace(end=self._left[each].start) for each, one in self.waiting.items()]
-        self.waiting = {each: left for each, left in self._left.items() if left.offsets}
+        ranges = [one._replace(end=self._next[each]) for each, one in self.waiting.items()]
+        left = {each: one._replace(start=self._next[each]) for each, one in self.waiting.items()}
+        self.waiting = {each: one for each, one in left.items() if one.offsets}
         self._begin()
         return Consumed(messages, tuple(one for one in ranges if one.offsets))
 
-    def _is_wanted(self, message: Message) -> bool:
-        """Whether it is a record of what is left, which it then is no more.
+    def _wanted(self, messages: Sequence[Message]) -> list[Message]:
+        """Records of what is left, which they then are no more.
 
         What is behind a range's end says that the range is read: its last offsets may be those of a
         transaction's marker, which no consumer sees.
         """
-        partition, offset, error = message.partition(), message.offset(), message.error()
-        if error is not None and error.code() != KafkaError._PARTITION_EOF:
-            if error.retriable() or error.code() in _PASSING:
-                return False
-            raise KafkaException(error)
-        assert partition is not None and offset is not None
-        left = self._left.get(partition)
-        if left is None or not left.start <= offset or not left.offsets:
-            return False
-        is_record = error is None and offset < left.end
-        self._left[partition] = left._replace(start=min(offset + is_record, left.end))
-        return is_record
+        found = []
+        ends = {each: one.end for each, one in self.waiting.items()}
+        for message in messages:
+            error = message.error()
+            if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                if error.retriable() or error.code() in _PASSING:
+                    continue
+                raise KafkaException(error)
+            partition, offset = message.partition(), message.offset()
+            assert partition is not None and offset is not None
+            end = ends.get(partition, 0)
+            if self._next.get(partition, end) <= offset:
+                if error is None and offset < end:
+                    found.append(message)
+                    self._next[partition] = offset + 1
+                elif partition in ends:
+                    self._next[partition] = min(offset, end)
+        return found
 
 
-def _row(message: Message) -> tuple[Any, ...]:
-    """Its columns of MESSAGES."""
-    return (message.partition(), message.offset(), message.timestamp()[1], message.key(), message.value())
+def _columns(messages: Sequence[Message]) -> list[list[Any]]:
+    """Those of MESSAGES."""
+    return [
+        [each.partition() for each in messages],
+        [each.offset() for each in messages],
+        [each.timestamp()[1] for each in messages],
+        [each.key() for each in messages],
+        [each.value() for each in messages],
+    ]

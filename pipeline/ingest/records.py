@@ -1,6 +1,7 @@
 """Reading a few records without Spark's Kafka source, for times that it cannot hold."""
 
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -38,10 +39,14 @@ def read_by_client(
 
     All records pass through this process: for ranges of thousands. Raises: PipelineError.
     """
-    reading = Reading([part], part.offsets, bytes_max=sys.maxsize, rows=(_COLUMNS, _row))
+    reading = Reading([part], part.offsets, bytes_max=sys.maxsize, rows=(_COLUMNS, _columns))
     with consuming(offsets.source, topic.name, [part]) as consumer:
         reading.fill(consumer, Watch(offsets, topic))
     return spark.createDataFrame(reading.batch().messages)
+
+
+def _columns(messages: Sequence[Message]) -> list[tuple[Any, ...]]:
+    return [*zip(*map(_row, messages), strict=True)]
 
 
 def _row(message: Message) -> tuple[Any, ...]:

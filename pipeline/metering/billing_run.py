@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from contracts.billing import Adjustment, Bill, BillLine, BillState
-from contracts.prices import Bandwidth
 from pipeline.errors import PipelineError
 from pipeline.metering.amounts import bills as decide
 from pipeline.metering.amounts.bills import Basis, MonthUsage
@@ -63,7 +62,6 @@ class BillingRun:
         self._usage_version = tables.slots.version()
         self._heard_until_ms = rolled_up(tables.days).heard_until_ms
         self._books = priced_books(ledger, now_ms)
-        self._with_total = any(each.prices.bandwidth is Bandwidth.TOTAL for each in self._books)
         self._bills = {(bill.month, bill.instance_id): bill for bill in ledger.all_bills()}
         self._adjustments = ledger.all_adjustments()
         self._usage: dict[tuple[int, str, str | None], dict[str, MonthUsage]] = {}
@@ -215,9 +213,7 @@ class BillingRun:
     def _usage_of(self, version: int, month: str, instance_id: str | None) -> dict[str, MonthUsage]:
         key = (version, month, instance_id)
         if key not in self._usage:
-            self._usage[key] = month_usage(
-                self._slots, version, month, instance_id, with_total=self._with_total
-            )
+            self._usage[key] = month_usage(self._slots, version, month, instance_id)
         return self._usage[key]
 
     def _batch_of(self, version: int) -> int:

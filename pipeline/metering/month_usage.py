@@ -1,23 +1,23 @@
 """What instances used in a month, read from one version of `usage_5m`."""
 
-from typing import Final
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
 
 import pyarrow.compute as pc
 
 from contracts.names import SYSTEM_INSTANCE_ID
 from pipeline.metering.amounts import calendar
 from pipeline.metering.amounts.bills import MonthUsage
-from pipeline.metering.amounts.quantities import P95_READ, SUMS_READ, MonthSums, month_p95
+from pipeline.metering.amounts.quantities import GAPS_READ, SUMS_READ, month_gaps, month_sums
+from pipeline.metering.engine import small_engine
 from pipeline.metering.versioned_tables import Table
-
-_INSTANCES_AT_ONCE: Final = 2_000
-"""Their slots of a month are 300 MB, in two directions."""
 
 
 def month_usage(
-    slots: Table, version: int, month: str, instance_id: str | None = None, *, with_total: bool = False
+    slots: Table, version: int, month: str, instance_id: str | None = None
 ) -> dict[str, MonthUsage]:
-    """Usage by instance; those without usage in the month are left out. `with_total`: also `total_p95`.
+    """Usage by instance; those without usage in the month are left out.
 
     The system instance, which carries Portico's own topics, is nobody's to pay.
     """
@@ -26,20 +26,20 @@ def month_usage(
     where &= pc.field("instance_id") != SYSTEM_INSTANCE_ID
     if instance_id is not None:
         where &= pc.field("instance_id") == instance_id
-    table, sums = slots.dataset(version), MonthSums()
-    for rows in table.to_batches(columns=[*SUMS_READ], filter=where):
-        sums.add(rows)
-    found = {}
-    instances = sums.instances()
-    for start in range(0, len(instances), _INSTANCES_AT_ONCE):
-        some = instances[start : start + _INSTANCES_AT_ONCE]
-        batches = table.to_batches(columns=[*P95_READ], filter=where & pc.field("instance_id").isin(some))
-        count = calendar.slots_in(month)
-        p95 = month_p95(batches, some, calendar.first_ms(month), count, with_total=with_total)
-        for index, each in enumerate(some):
-            highest = {name: values[index] for name, values in p95.items()}
-            found[each] = MonthUsage(each, gaps=sums.gaps(each), **sums.of(each), **highest)
-    return found
+    table = slots.dataset(version)
+    with small_engine() as database:
+
+        def found(query: str, columns: Sequence[str], only: pc.Expression) -> list[dict[str, Any]]:
+            database.register("slots", table.scanner(columns=[*columns], filter=only).to_reader())
+            rows = database.sql(query)
+            return [dict(zip(rows.columns, row, strict=True)) for row in rows.fetchall()]
+
+        gaps = defaultdict(list)
+        missing = where & (pc.field("expected_ms") > pc.field("covered_ms"))
+        for row in found(month_gaps("slots"), GAPS_READ, missing):
+            gaps[row["instance_id"]].append((row["hour_ms"], row["missing_ms"]))
+        used = found(month_sums("slots", calendar.slots_in(month)), SUMS_READ, where)
+    return {row["instance_id"]: MonthUsage(**row, gaps=tuple(gaps[row["instance_id"]])) for row in used}
 
 
 def changed_months(slots: Table, after_version: int) -> set[str] | None:

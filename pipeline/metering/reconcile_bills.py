@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from contracts.billing import Adjustment, Bill, BillLine, BillState
-from contracts.prices import Bandwidth
 from pipeline.metering.amounts import bills as decide
 from pipeline.metering.amounts.bills import Basis, MonthUsage, PricedBook
 from pipeline.metering.ledger import Ledger, by_instance
@@ -16,16 +15,13 @@ def bill_differences(slots: Table, ledger: Ledger, month: str | None) -> tuple[i
     """(bills that were looked at, what does not follow)."""
     bills = [bill for bill in ledger.all_bills() if month in (None, bill.month)]
     books = {row.version: decide.priced(row) for row in ledger.price_books()}
-    with_total = any(book.prices.bandwidth is Bandwidth.TOTAL for book in books.values())
     adjustments = ledger.all_adjustments()
     newest = slots.version()
     found: list[str] = []
     for each in sorted({bill.month for bill in bills}):
         of_month = [bill for bill in bills if bill.month == each]
         named = {bill.usage_version for bill in of_month if bill.state is not BillState.OPEN}
-        usage = {
-            version: month_usage(slots, version, each, with_total=with_total) for version in {newest, *named}
-        }
+        usage = {version: month_usage(slots, version, each) for version in {newest, *named}}
         lines = by_instance(ledger.lines_of(each))
         for bill in of_month:
             own = lines[bill.instance_id]

@@ -14,8 +14,9 @@ from pipeline.errors import PipelineError
 from pipeline.layout import PipelineLayout
 from pipeline.metering.amounts import bills as decide
 from pipeline.metering.amounts.calendar import end_ms
-from pipeline.metering.amounts.quantities import month_p95
+from pipeline.metering.amounts.quantities import SUMS_READ, month_sums
 from pipeline.metering.billing import GRACE_MS, close_month, make_bills, months_to_close
+from pipeline.metering.engine import small_engine
 from pipeline.metering.ledger import Ledger
 from pipeline.metering.price_book import set_prices
 from pipeline.metering.rollup import roll_up
@@ -44,13 +45,6 @@ def hours_of(instance: str, first_hour: int, hours: Sequence[int], **fields: Any
     ]
 
 
-def slots_at(tenant: str, places: Sequence[int], values: Sequence[int]) -> pa.RecordBatch:
-    """Rows of `usage_5m` of a month that begins at 0."""
-    start = pa.array([place * SLOT_MS for place in places], pa.int64()).cast(pa.timestamp("ms", "UTC"))
-    columns = {"instance_id": [tenant] * len(values), "slot_start": start}
-    return pa.RecordBatch.from_pydict(columns | dict.fromkeys(("produce_bytes", "consume_bytes"), values))
-
-
 def test_p95_is_found_among_the_zeros_of_slots_that_are_not_there() -> None:
     of = random.Random(3)
     slots = 8064
@@ -58,14 +52,20 @@ def test_p95_is_found_among_the_zeros_of_slots_that_are_not_there() -> None:
         f"i{index}": [of.randrange(1000) for _ in range(count)]
         for index, count in enumerate([1, 402, 403, 404, 405, 800, 4000, 7661, 8063, 8064])
     }
-    batches = [
-        slots_at(tenant, of.sample(range(slots), len(values)), values) for tenant, values in tenants.items()
-    ]
-    found = dict(zip(tenants, month_p95(batches, [*tenants], 0, slots)["produce_p95"], strict=True))
+    rows = [(tenant, value) for tenant, values in tenants.items() for value in values]
+    of.shuffle(rows)
+    ids, used = zip(*rows, strict=True)
+    columns = dict.fromkeys(SUMS_READ, used) | {"instance_id": ids}
+    usage = pa.table({name: [*values] for name, values in columns.items()})
+    with small_engine() as database:
+        database.register("usage", usage)
+        query = f"select instance_id, produce_p95, total_p95 from ({month_sums('usage', slots)})"
+        found = {tenant: (produce, total) for tenant, produce, total in database.sql(query).fetchall()}
     for tenant, values in tenants.items():
         month = sorted(values + [0] * (slots - len(values)))
         without_the_highest_twentieth = month[: slots - slots // 20]
-        assert found[tenant] == without_the_highest_twentieth[-1], tenant
+        highest = without_the_highest_twentieth[-1]
+        assert found[tenant] == (highest, 2 * highest), tenant
 
 
 def test_a_month_is_billed_closed_and_corrected(layout: PipelineLayout) -> None:
