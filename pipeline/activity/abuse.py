@@ -65,23 +65,6 @@ def abusive(counted: DataFrame, rules: tuple[Rule, ...] = RULES) -> DataFrame:
     return found.withColumn("is_new", F.col("attempts") - F.col("fresh") < F.col("threshold"))
 
 
-def alert_records(alerts: DataFrame) -> DataFrame:
-    """key and value as they go to Kafka."""
-    start_ms = F.unix_millis("window_start").alias("window_start_ms")
-    value = F.struct(
-        "rule",
-        "source",
-        start_ms,
-        F.unix_millis("window_end").alias("window_end_ms"),
-        "attempts",
-        "threshold",
-    )
-    return alerts.select(
-        F.concat_ws("/", "rule", "source", start_ms.cast("string")).alias("key"),
-        F.to_json(value).alias("value"),
-    )
-
-
 def _fold(step: Fold) -> None:
     touched = step.touched()
     if touched is None:
@@ -91,7 +74,8 @@ def _fold(step: Fold) -> None:
     near = step.on_time(Span(starts.first_us, starts.until_us + before))
     counted = attempts(near, step.since).where(starts.of("window_start"))
     alerts = abusive(counted).persist()
-    step.alert(alert_records(alerts.where("is_new")), ABUSE_ALERTS)
+    told = alerts.where("is_new").drop("fresh", "is_new")
+    step.alert(told, ABUSE_ALERTS, "rule", "source", "window_start")
     step.replace(alerts.drop("fresh", "is_new"), starts.of("window_start"))
     alerts.unpersist()
 

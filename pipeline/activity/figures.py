@@ -1,7 +1,7 @@
 """What the daily report says, read from the tables of results without Spark: small frames and totals."""
 
-from collections.abc import Collection
-from dataclasses import dataclass, field, replace
+from collections import Counter
+from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
 import duckdb
@@ -50,8 +50,6 @@ _TOTALS: Final = (
     _Asked("incidents", "ops_alerts", "count(*)"),
     *(_Asked("dead letters", table, "count(*)") for table in _DEAD),
 )
-
-
 _FRAMES: Final = (
     _Asked(
         "views",
@@ -59,61 +57,55 @@ _FRAMES: Final = (
         "SELECT minute, sum(views)::BIGINT AS views FROM day GROUP BY minute ORDER BY minute",
     ),
     _Asked(
-        "pages",
+        "ranking",
         "views_minute",
-        "SELECT page, sum(views)::BIGINT AS views FROM day GROUP BY page "
-        f"ORDER BY views DESC, page LIMIT {_PAGES}",
+        "SELECT row_number() OVER (ORDER BY sum(views) DESC, page) AS rank, page, "
+        f"sum(views)::BIGINT AS views FROM day GROUP BY page ORDER BY rank LIMIT {_PAGES}",
     ),
     _Asked("alerts", "abuse_alerts", "FROM day ORDER BY window_start, rule, source"),
+    _Asked(
+        "abusers",
+        "abuse_alerts",
+        'SELECT rule, source, count(*) AS windows, max(attempts) AS "most attempts", '
+        'min(window_start) AS "from", max(window_end) AS "to" FROM day GROUP BY ALL '
+        'ORDER BY "most attempts" DESC, rule, source',
+    ),
     _Asked("minutes", "ops_minute", "FROM day ORDER BY service, minute"),
     _Asked("incidents", "ops_alerts", "FROM day ORDER BY opened_at, rule"),
 )
 
 
-@dataclass
-class Figures:
-    """One day of an instance's activity. Times are in UTC; a frame of a job that never ran is empty."""
+class Figures(NamedTuple):
+    """One day of an instance's activity. Times are in UTC."""
 
     start_us: int
-    totals: dict[str, int] = field(default_factory=dict)
-    views: pd.DataFrame = field(default_factory=pd.DataFrame)
-    """minute, views."""
-    pages: pd.DataFrame = field(default_factory=pd.DataFrame)
-    """page, views: the most viewed ones."""
-    alerts: pd.DataFrame = field(default_factory=pd.DataFrame)
-    """rule, source, window_start, window_end, attempts, threshold."""
-    minutes: pd.DataFrame = field(default_factory=pd.DataFrame)
-    """service, minute, requests, errors, error_rate, p50_ms, p99_ms."""
-    incidents: pd.DataFrame = field(default_factory=pd.DataFrame)
-    """rule, service, opened_at, resolved_at, worst, limit."""
-    errors: pd.DataFrame = field(default_factory=pd.DataFrame)
-    """topic, error, records: of all days, as they have no time of their own."""
-
-    @property
-    def end_us(self) -> int:
-        """The end of the day."""
-        return self.start_us + us_of(DAY)
+    end_us: int
+    totals: Mapping[str, int]
+    frames: Mapping[str, pd.DataFrame]
+    """Those that have rows; `errors` are of all days, as they have no time of their own."""
 
 
 def read_figures(layout: PipelineLayout, instance_id: str, start_us: int | None = None) -> Figures:
     """The day from `start_us` on, by default the last 24 hours of activity. Raises: PipelineError."""
     root = layout.root / "activity" / instance_id
     tables = [name for name in (*_TIMES, "feed", *_DEAD) if DeltaTable.is_deltatable(str(root / name))]
+    totals: Counter[str] = Counter()
     with engine(layout) as database:
         for name in tables:
             database.register(name, dataset(DeltaTable(str(root / name))))
-        found = Figures(_last_day_us(database, tables) if start_us is None else start_us)
+        first_us = _last_day_us(database, tables) if start_us is None else start_us
+        day = Span(first_us, first_us + us_of(DAY))
         for name, table, sql in _TOTALS:
             if table in tables:
-                [number] = _day(database, f"SELECT {sql} FROM day", table, found).iloc[0]
-                found.totals[name] = found.totals.get(name, 0) + (0 if pd.isna(number) else int(number))
-        frames = {name: _day(database, sql, table, found) for name, table, sql in _FRAMES if table in tables}
+                [number] = _day(database, f"SELECT {sql} FROM day", table, day).iloc[0]
+                totals[name] += 0 if pd.isna(number) else int(number)
+        frames = {name: _day(database, sql, table, day) for name, table, sql in _FRAMES if table in tables}
         if dead := [f"SELECT topic, error FROM {table}" for table in _DEAD if table in tables]:
             frames["errors"] = database.execute(
                 f"SELECT topic, error, count(*) AS records FROM ({' UNION ALL '.join(dead)}) "
                 "GROUP BY ALL ORDER BY records DESC, topic, error"
             ).df()
-    return replace(found, **frames)
+    return Figures(*day, totals, {name: frame for name, frame in frames.items() if len(frame)})
 
 
 def _last_day_us(database: duckdb.DuckDBPyConnection, tables: Collection[str]) -> int:
@@ -130,12 +122,11 @@ def _last_day_us(database: duckdb.DuckDBPyConnection, tables: Collection[str]) -
     return Span(row[0], row[0] + 1).widened(MINUTE).until_us - us_of(DAY)
 
 
-def _day(database: duckdb.DuckDBPyConnection, sql: str, table: str, of: Figures) -> pd.DataFrame:
+def _day(database: duckdb.DuckDBPyConnection, sql: str, table: str, day: Span) -> pd.DataFrame:
     where = ""
     if column := _TIMES.get(table):
-        where = (
-            f"WHERE {column} >= make_timestamptz({of.start_us}) AND {column} < make_timestamptz({of.end_us})"
-        )
+        first, until = (f"make_timestamptz({moment_us})" for moment_us in day)
+        where = f"WHERE {column} >= {first} AND {column} < {until}"
     found = database.execute(f"WITH day AS (FROM {table} {where}) {sql}").df()
     for column in found.select_dtypes("datetimetz"):
         found[column] = found[column].dt.tz_convert(None)

@@ -1,7 +1,6 @@
 """Sends invented activity to an instance as its own producers would, at the pace at which it arrives."""
 
 import time
-from collections.abc import Mapping
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, Producer
@@ -28,7 +27,6 @@ def generate(
     span_h: float = 24.0,
     start_ms: int | None = None,
     paced: bool = True,
-    settings: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> Truth:
     """Produce `rate` events a second for `seconds`; returns what was sent.
@@ -40,16 +38,15 @@ def generate(
     span_ms = max(1, int(span_h * HOUR_MS))
     begin = epoch_ms() + int(seconds * 1000) - span_ms if start_ms is None else start_ms
     schedule = Schedule(invent(Plan(int(rate * seconds), begin, span_ms, seed)))
-    source = KafkaSource(bootstrap_servers, settings or {})
-    ensure_topics(source, INPUT_TOPICS)
+    ensure_topics(KafkaSource(bootstrap_servers), INPUT_TOPICS)
     progress.planned(len(schedule))
-    _send(source, schedule, seconds / span_ms if paced else 0.0, begin, progress)
+    _send(bootstrap_servers, schedule, seconds / span_ms if paced else 0.0, begin, progress)
     progress.done(len(schedule))
     return schedule.truth()
 
 
 def _send(
-    source: KafkaSource, schedule: Schedule, seconds_per_ms: float, begin_ms: int, progress: Progress
+    bootstrap_servers: str, schedule: Schedule, seconds_per_ms: float, begin_ms: int, progress: Progress
 ) -> None:
     faults: list[str] = []
 
@@ -59,7 +56,7 @@ def _send(
 
     settings = {"enable.idempotence": True, "linger.ms": 20, "compression.type": "lz4", "log_level": 0}
     settings |= {"delivery.report.only.error": True, "on_delivery": reported}
-    producer = Producer({"bootstrap.servers": source.bootstrap} | settings | dict(source.settings))
+    producer = Producer({"bootstrap.servers": bootstrap_servers} | settings)
     started = time.monotonic()
     for number, record in enumerate(schedule):
         wait_s = (record.due_ms - begin_ms) * seconds_per_ms - (time.monotonic() - started)

@@ -38,18 +38,16 @@ class Source(NamedTuple):
 
     bootstrap_servers: str
     instance_id: str
-    settings: Mapping[str, str] = {}
-    """More client settings, such as `security.protocol`."""
 
     @property
     def kafka(self) -> KafkaSource:
         """For what asks it directly."""
-        return KafkaSource(self.bootstrap_servers, self.settings)
+        return KafkaSource(self.bootstrap_servers)
 
-    def options(self, more: Mapping[str, str]) -> dict[str, str]:
+    def options(self, settings: Mapping[str, str]) -> dict[str, str]:
         """For Spark's source and sink."""
-        settings = {"bootstrap.servers": self.bootstrap_servers, **more, **self.settings}
-        return {f"kafka.{name}": value for name, value in settings.items()}
+        named = {"bootstrap.servers": self.bootstrap_servers, **settings}
+        return {f"kafka.{name}": value for name, value in named.items()}
 
 
 class Fold(NamedTuple):
@@ -90,8 +88,14 @@ class Fold(NamedTuple):
         """Put new results in place of those for which `where` holds, or of all."""
         self.tables.replace(self.table, rows, self.upto, where)
 
-    def alert(self, records: DataFrame, topic: str) -> None:
-        """Send `key` and `value`, at least once. Returns when all replicas acknowledged every one."""
+    def alert(self, rows: DataFrame, topic: str, *key: str) -> None:
+        """Send rows as JSON, times in ms, at least once. Returns when all replicas acknowledged every one."""
+        plain = {
+            name: F.unix_millis(name).alias(f"{name}_ms") if of == "timestamp" else F.col(name)
+            for name, of in rows.dtypes
+        }
+        of_key = F.concat_ws("/", *(plain[name].cast("string") for name in key))
+        records = rows.select(of_key.alias("key"), F.to_json(F.struct(*plain.values())).alias("value"))
         output = records.write.format("kafka").options(**self.source.options({"acks": "all"}))
         output.option("topic", topic).mode("append").save()
 

@@ -126,32 +126,12 @@ def _in_a_row(holds: Column, count: int, by_time: WindowSpec) -> Column:
 
 def changes(now: DataFrame, before: DataFrame | None) -> DataFrame:
     """Incidents that opened or were resolved: the rows of `now` that `before` has not, with their `state`."""
-    stated = now.withColumn("state", F.when(F.col("resolved_at").isNull(), "open").otherwise("resolved"))
+    state = F.when(F.col("resolved_at").isNull(), "open").otherwise("resolved").alias("state")
+    stated = now.select("rule", "service", state, "opened_at", "resolved_at", "worst", "limit")
     if before is None:
         return stated
-    known = before.select(
-        "rule", "service", "opened_at", F.col("resolved_at").alias("known_end"), F.lit(True).alias("known")
-    )
-    joined = stated.join(known, ["rule", "service", "opened_at"], "left")
-    is_new = F.col("known").isNull() | (F.col("known_end").isNull() & F.col("resolved_at").isNotNull())
-    return joined.where(is_new).drop("known", "known_end")
-
-
-def alert_records(changed: DataFrame) -> DataFrame:
-    """key and value as they go to Kafka."""
-    opened = F.unix_millis("opened_at").alias("opened_at_ms")
-    value = F.struct(
-        "rule",
-        "service",
-        "state",
-        opened,
-        F.unix_millis("resolved_at").alias("resolved_at_ms"),
-        "worst",
-        "limit",
-    )
-    return changed.select(
-        F.concat_ws("/", "rule", "service", opened.cast("string")).alias("key"),
-        F.to_json(value).alias("value"),
+    return stated.join(
+        before.withColumn("state", state), ["rule", "service", "opened_at", "state"], "left_anti"
     )
 
 
@@ -169,7 +149,7 @@ def _fold_incidents(step: Fold) -> None:
     now = incidents(judged(final)).persist()
     where = f"opened_at >= {at(begin_us)}"
     told = changes(now, None if known is None else known.where(where))
-    step.alert(alert_records(told), OPS_ALERTS)
+    step.alert(told, OPS_ALERTS, "rule", "service", "opened_at")
     step.replace(now, where)
     now.unpersist()
 

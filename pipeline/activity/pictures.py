@@ -17,13 +17,17 @@ Day = tuple[pd.Timestamp, pd.Timestamp]
 COLORS: Final = ("#2563eb", "#d97706", "#059669", "#7c3aed", "#db2777", "#0891b2", "#65a30d", "#475569")
 _SIZE: Final = (10.0, 4.0)
 _LABEL_LENGTH_MAX: Final = 40
-_SERVICES_MAX: Final = len(COLORS)
+
+
+def short(text: object, length_max: int) -> str:
+    """Text of a stranger: printable, and not endless."""
+    shown = "".join(letter if letter.isprintable() else "?" for letter in str(text))
+    return shown if len(shown) <= length_max else shown[: length_max - 1] + "…"
 
 
 def label(text: object) -> str:
-    """A name as a picture shows it: short, printable, and no formula."""
-    shown = "".join(letter if letter.isprintable() else "?" for letter in str(text)).replace("$", "\\$")
-    return shown if len(shown) <= _LABEL_LENGTH_MAX else shown[: _LABEL_LENGTH_MAX - 1] + "…"
+    """A name as a picture shows it: short, and no formula."""
+    return short(text, _LABEL_LENGTH_MAX).replace("$", "\\$")
 
 
 def views_per_minute(views: pd.DataFrame, day: Day, path: Path) -> Path:
@@ -55,10 +59,10 @@ def ranking(pages: pd.DataFrame, path: Path) -> Path:
     return _saved(figure, path)
 
 
-def alerts_timeline(alerts: pd.DataFrame, day: Day, path: Path, sources_max: int = len(COLORS)) -> Path:
+def alerts_timeline(alerts: pd.DataFrame, day: Day, path: Path) -> Path:
     """Attempts of every abusive source in the windows that told of it, and the rules' thresholds."""
     totals = alerts.groupby(["rule", "source"])["attempts"].max().sort_values(ascending=False)
-    shown = list(totals.index[:sources_max])
+    shown = list(totals.index[: len(COLORS)])
     title = "Abuse: attempts in windows with an alert"
     if len(totals) > len(shown):
         title += f" (the worst {len(shown)} of {len(totals)} sources)"
@@ -82,7 +86,7 @@ def operations(minutes: pd.DataFrame, incidents: pd.DataFrame, day: Day, path: P
     figure = Figure(figsize=(_SIZE[0], 6.0), dpi=120, layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True)
     worst = minutes.groupby("service")["errors"].sum().sort_values(ascending=False)
-    for color, service in zip(COLORS, sorted(worst.index[:_SERVICES_MAX]), strict=False):
+    for color, service in zip(COLORS, sorted(worst.index[: len(COLORS)]), strict=False):
         of_service = minutes[minutes["service"] == service].set_index("minute")
         above.plot(
             of_service.index, 100 * of_service["error_rate"], color=color, linewidth=1, label=label(service)
@@ -94,8 +98,7 @@ def operations(minutes: pd.DataFrame, incidents: pd.DataFrame, day: Day, path: P
     ):
         _plain(axes, title)
         axes.set_ylim(bottom=0)
-        of_rule = incidents[incidents["rule"] == rule] if len(incidents) else incidents
-        for incident in of_rule.itertuples():
+        for incident in incidents[incidents["rule"] == rule].itertuples():
             end = minutes["minute"].max() if pd.isna(incident.resolved_at) else incident.resolved_at
             axes.axvspan(incident.opened_at, end, color=RED, alpha=0.12, linewidth=0)
     above.legend(loc="upper left", frameon=False, ncols=4, fontsize=9)

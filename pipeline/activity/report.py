@@ -2,10 +2,9 @@
 
 import html
 import re
-from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import pandas as pd
 from markdown_it import MarkdownIt
@@ -21,6 +20,9 @@ _STYLE: Final = (
     "table{border-collapse:collapse;margin:.5rem 0 1.5rem}td,th{padding:.25rem 1rem .25rem 0;text-align:left;"
     "border-bottom:1px solid #e4e7eb}img{max-width:100%}h2{margin-top:2rem}"
 )
+
+
+_NO_INCIDENT: Final = pd.DataFrame(columns=["rule", "service", "opened_at", "resolved_at", "worst", "limit"])
 
 
 class Section(NamedTuple):
@@ -43,7 +45,7 @@ def report(layout: PipelineLayout, instance_id: str, start_us: int | None = None
     folder.mkdir(parents=True, exist_ok=True)
     sections = _sections(found, folder)
     title = f"Activity of {instance_id}"
-    period = f"{_moment(found.start_us)} to {_moment(found.end_us)} UTC"
+    period = " to ".join(_cell(pd.Timestamp(us, unit="us")) for us in (found.start_us, found.end_us)) + " UTC"
     texts = {
         "report.md": as_markdown(title, period, sections),
         "report.html": as_html(title, period, sections),
@@ -58,64 +60,39 @@ def _sections(found: Figures, folder: Path) -> list[Section]:
     totals = [(name, f"{value:,}") for name, value in found.totals.items()]
     day = (pd.Timestamp(found.start_us, unit="us"), pd.Timestamp(found.end_us, unit="us"))
     sections = [Section("The day in numbers", None, ("", ""), totals)]
-    if len(found.views):
-        drawn = pictures.views_per_minute(found.views, day, folder / "views_per_minute.png")
+    frames = found.frames
+    if "views" in frames:
+        drawn = pictures.views_per_minute(frames["views"], day, folder / "views_per_minute.png")
         sections.append(Section("Page views", drawn, (), ()))
-        drawn = pictures.ranking(found.pages, folder / "ranking.png")
-        rows = [(f"{rank}", page, f"{views:,}") for rank, (page, views) in _ranked(found.pages)]
-        sections.append(Section("Ranking", drawn, ("rank", "page", "views"), rows))
-    if len(found.alerts):
-        drawn = pictures.alerts_timeline(found.alerts, day, folder / "abuse_alerts.png")
-        sections.append(
-            Section(
-                "Abuse",
-                drawn,
-                ("rule", "source", "windows", "most attempts", "from", "to"),
-                _abusers(found.alerts),
-            )
-        )
-    if len(found.minutes):
-        drawn = pictures.operations(found.minutes, found.incidents, day, folder / "operations.png")
-        columns = ("rule", "service", "opened", "resolved", "worst", "limit")
-        sections.append(Section("Operations", drawn, columns, _incidents(found.incidents), "No incident."))
-    if len(found.errors):
-        rows = [
-            (row.topic, row.error, f"{row.records:,}") for row in found.errors.head(_ROWS_MAX).itertuples()
-        ]
-        sections.append(Section("Dead letters", None, ("topic", "error", "records"), rows))
+        drawn = pictures.ranking(frames["ranking"], folder / "ranking.png")
+        sections.append(Section("Ranking", drawn, *_table(frames["ranking"])))
+    if "alerts" in frames:
+        drawn = pictures.alerts_timeline(frames["alerts"], day, folder / "abuse_alerts.png")
+        sections.append(Section("Abuse", drawn, *_table(frames["abusers"])))
+    if "minutes" in frames:
+        incidents = frames.get("incidents", _NO_INCIDENT)
+        drawn = pictures.operations(frames["minutes"], incidents, day, folder / "operations.png")
+        named = incidents.rename(columns={"opened_at": "opened", "resolved_at": "resolved"})
+        sections.append(Section("Operations", drawn, *_table(named), "No incident."))
+    if "errors" in frames:
+        sections.append(Section("Dead letters", None, *_table(frames["errors"])))
     return sections
 
 
-def _ranked(pages: pd.DataFrame) -> Iterable[tuple[int, tuple[str, int]]]:
-    return enumerate(zip(pages["page"], pages["views"], strict=True), start=1)
+def _table(frame: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
+    """Names of columns, and the first rows as people read them."""
+    rows = frame.head(_ROWS_MAX).itertuples(index=False)
+    return list(frame.columns), [[_cell(value) for value in row] for row in rows]
 
 
-def _abusers(alerts: pd.DataFrame) -> list[tuple[str, ...]]:
-    by_source = alerts.groupby(["rule", "source"], as_index=False).agg(
-        windows=("attempts", "size"),
-        most=("attempts", "max"),
-        first=("window_start", "min"),
-        last=("window_end", "max"),
-    )
-    worst = by_source.sort_values(["most", "rule", "source"], ascending=[False, True, True]).head(_ROWS_MAX)
-    return [
-        (row.rule, row.source, f"{row.windows}", f"{row.most}", _time(row.first), _time(row.last))
-        for row in worst.itertuples()
-    ]
-
-
-def _incidents(incidents: pd.DataFrame) -> list[tuple[str, ...]]:
-    return [
-        (
-            row.rule,
-            row.service,
-            _time(row.opened_at),
-            "still open" if pd.isna(row.resolved_at) else _time(row.resolved_at),
-            f"{row.worst:g}",
-            f"{row.limit:g}",
-        )
-        for row in incidents.head(_ROWS_MAX).itertuples()
-    ]
+def _cell(value: object) -> str:
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:g}"
+    if value is pd.NaT:
+        return "still open"
+    return f"{value:%Y-%m-%d %H:%M}" if isinstance(value, pd.Timestamp) else str(value)
 
 
 def as_markdown(title: str, period: str, sections: Sequence[Section]) -> str:
@@ -140,7 +117,7 @@ def _markdown_table(section: Section) -> list[str]:
 
 def _markdown_cell(text: str) -> str:
     """Text of a stranger as text: no markup, no line break, not endless."""
-    return re.sub(r"([\\`*_{}\[\]<>#|!~$&])", r"\\\1", _short(text))
+    return re.sub(r"([\\`*_{}\[\]<>#|!~$&])", r"\\\1", pictures.short(text, _CELL_LENGTH_MAX))
 
 
 def as_html(title: str, period: str, sections: Sequence[Section]) -> str:
@@ -152,16 +129,3 @@ def as_html(title: str, period: str, sections: Sequence[Section]) -> str:
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{html.escape(title)}</title>'
         f"<style>{_STYLE}</style><body>{body}</body></html>"
     )
-
-
-def _short(text: str) -> str:
-    shown = "".join(letter if letter.isprintable() else "?" for letter in text)
-    return shown if len(shown) <= _CELL_LENGTH_MAX else shown[: _CELL_LENGTH_MAX - 1] + "…"
-
-
-def _moment(us: int) -> str:
-    return datetime.fromtimestamp(us / 1_000_000, UTC).strftime("%Y-%m-%d %H:%M")
-
-
-def _time(moment: Any) -> str:
-    return str(pd.Timestamp(moment).strftime("%Y-%m-%d %H:%M"))
