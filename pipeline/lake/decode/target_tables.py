@@ -47,7 +47,8 @@ class DecodeTables:
         self.decoded_path = decoded
         self.dead = dead
         self._decoded: IngestTable | None = None
-        self._schema: RecordSchema | None = None
+        self.schema: RecordSchema | None = None
+        """What was last decoded with."""
 
     @classmethod
     @contextmanager
@@ -85,22 +86,17 @@ class DecodeTables:
         """Where both lie."""
         return {DECODED_KIND: str(self.decoded_path), DEAD_KIND: str(self.dead.path)}
 
-    @property
-    def schema(self) -> RecordSchema | None:
-        """What was last decoded with."""
-        return self._schema
-
     def use_schema(self, schema: RecordSchema) -> None:
         """Make or evolve the decoded table. Raises: PipelineError where the change is refused."""
         if self._decoded is None:
             columns = pa.schema([*columns_of(schema.fields), *KAFKA_COLUMNS])
             description = f"Decoded records of topic {self.lake.topic}"
             IngestTable.open(self.decoded_path, TableSpec(columns, (DECODED_PARTITION,), description))
-        elif self._schema is not None:
-            check_change(self._schema, schema)
+        elif self.schema is not None:
+            check_change(self.schema, schema)
         table = DeltaTable(str(self.decoded_path))
         check_columns(self.columns(), schema.fields)
-        if self._schema != schema:
+        if self.schema != schema:
             # Those that are there stay, and structs of them get what they lack.
             table.alter.add_columns(Schema.from_arrow(pa.schema(columns_of(schema.fields))).fields)
             text = msgspec.json.encode(schema.as_file()).decode()
@@ -116,7 +112,7 @@ class DecodeTables:
         table = DeltaTable(str(self.decoded_path))
         self._decoded = IngestTable(self.decoded_path, table)
         if text := table.metadata().configuration.get(_SCHEMA_PROPERTY):
-            self._schema = schema_of(msgspec.json.decode(text, type=SchemaFile))
+            self.schema = schema_of(msgspec.json.decode(text, type=SchemaFile))
 
     def document(
         self,
@@ -167,8 +163,8 @@ class DecodeTables:
             keys = decoded.selectExpr("_partition AS partition", "_offset AS offset")
             kept = kept.join(keys, ["partition", "offset"], "left_anti")
         files = stage(kept, area, (DEAD_PARTITION,))
-        assert self._schema is not None, "letters are written after a schema is used"
-        document = self.document(JOB_REPAIR, (), self._schema, {}, {})
+        assert self.schema is not None, "letters are written after a schema is used"
+        document = self.document(JOB_REPAIR, (), self.schema, {}, {})
         document = msgspec.structs.replace(document, batch=self._last_batch())
         self.change_letters(files, document, replace_all=True)
 

@@ -39,6 +39,10 @@ WRONG_COLUMNS: Final = "wrong_columns"
 """Classes of errors, as dead letters name them."""
 
 
+_UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, csv.Error)
+"""What parsers raise of values that are not what they read."""
+
+
 class Fault(NamedTuple):
     """Why a value is not what the schema says."""
 
@@ -68,7 +72,7 @@ class FaultError(Exception):
 
 Document: TypeAlias = dict[str, Any]
 Read: TypeAlias = Callable[[bytes], tuple[Document, list[str] | None]]
-"""A value's document, and its unknown fields. Raises: FaultError."""
+"""A value's document, and its unknown fields. Raises: FaultError, and what `_UNREADABLE` has."""
 Fit: TypeAlias = Callable[[Any], Any]
 """Arrow's value of one that was read and is not null. Raises: FaultError."""
 
@@ -94,6 +98,9 @@ class ValueDecoder:
                 row, strange = read(value)
             except FaultError as error:
                 faults[index] = error.fault
+                continue
+            except _UNREADABLE as error:
+                faults[index] = _fault_of(error).fault
                 continue
             rows.append(row)
             good.append(index)
@@ -129,7 +136,8 @@ def _reader(schema: RecordSchema) -> Read:
         case ValueFormat.CSV:
             return _csv_reader(schema.fields)
         case ValueFormat.TEXT:
-            return _text_reader(schema.fields.names[0])
+            [name] = schema.fields.names
+            return lambda value: ({name: value.decode()}, None)
         case ValueFormat.REGISTRY:
             raise AssertionError("its values are read by the schemas that they name")
 
@@ -149,23 +157,10 @@ def json_reader(fields: pa.Schema) -> Read:
     def read(value: bytes) -> tuple[Document, list[str] | None]:
         try:
             return _document(strict.decode(value)), None
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except _UNREADABLE:
             pass  # mostly a field that the schema does not have: tried again without that rule
-        try:
-            row = lenient.decode(value)
-            return _document(row), unknown_fields(msgspec.json.decode(value), fields)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise _fault_of(error) from error
-
-    return read
-
-
-def _text_reader(name: str) -> Read:
-    def read(value: bytes) -> tuple[Document, list[str] | None]:
-        try:
-            return {name: value.decode()}, None
-        except UnicodeDecodeError as error:
-            raise _fault_of(error) from error
+        row = lenient.decode(value)
+        return _document(row), unknown_fields(msgspec.json.decode(value), fields)
 
     return read
 
@@ -174,10 +169,7 @@ def _csv_reader(fields: pa.Schema) -> Read:
     row_type = _row_type(fields, forbid_unknown=False)
 
     def read(value: bytes) -> tuple[Document, list[str] | None]:
-        try:
-            lines = list(csv.reader(io.StringIO(value.decode(), newline=""), strict=True))
-        except (UnicodeDecodeError, csv.Error) as error:
-            raise FaultError(MALFORMED, str(error)) from error
+        lines = list(csv.reader(io.StringIO(value.decode(), newline=""), strict=True))
         if len(lines) != 1:
             raise FaultError(MALFORMED, f"the value has {len(lines)} lines of CSV, not one")
         if len(lines[0]) != len(fields):
@@ -189,10 +181,7 @@ def _csv_reader(fields: pa.Schema) -> Read:
             for each, text in zip(fields, lines[0], strict=True)
             if text
         }
-        try:
-            return _document(msgspec.convert(named, row_type, strict=False)), None
-        except msgspec.ValidationError as error:
-            raise _fault_of(error) from error
+        return _document(msgspec.convert(named, row_type, strict=False)), None
 
     return read
 
