@@ -15,9 +15,9 @@ from ctl.bench.random_records import create_topics, produce, random_values
 from pipeline.ingest.kafka import read_ranges
 from pipeline.ingest.offsets import KafkaSource
 from pipeline.ingest.ranges import PartitionRange, pack
-from pipeline.mirror.discovery import MirrorRequest
 from pipeline.mirror.job import mirror
 from pipeline.mirror.planning.address import Address
+from pipeline.mirror.planning.tracks import MirrorRequest
 from pipeline.progress import Silent
 
 OURS: Final = "mirror"

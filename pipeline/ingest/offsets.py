@@ -84,7 +84,9 @@ class SourceOffsets:
 
     def topics(self, names: Iterable[str] | None = None) -> dict[str, Topic]:
         """These topics, or all, by name; those that do not exist are left out."""
-        wanted = self._names() if names is None else list(dict.fromkeys(names))
+        if names is None:
+            names = sorted(self._call(self._admin.list_topics, timeout=_TIMEOUT_S).topics)
+        wanted = list(dict.fromkeys(names))
         if not wanted:
             return {}
         futures = self._call(self._admin.describe_topics, TopicCollection(wanted))
@@ -118,10 +120,6 @@ class SourceOffsets:
             if (end := ends.get((name, index))) is not None:
                 found.setdefault(name, {})[index] = end if offset < 0 else min(offset, end)
         return found
-
-    def _names(self) -> list[str]:
-        listed = self._call(self._admin.list_topics, timeout=_TIMEOUT_S)
-        return sorted(listed.topics)
 
     def _offsets(self, places: list[TopicPartition], spec: OffsetSpec) -> dict[tuple[str, int], int]:
         if not places:

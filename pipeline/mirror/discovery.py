@@ -1,15 +1,13 @@
 """Which partitions there are to mirror: topics of the source, their copies, where each begins."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from pipeline.errors import PipelineError
 from pipeline.mirror.cluster import EARLIEST, Cluster, Topic, View
-from pipeline.mirror.planning.address import Address
 from pipeline.mirror.planning.errors import Paused
 from pipeline.mirror.planning.progress import Progress
-from pipeline.mirror.planning.tracks import Track
+from pipeline.mirror.planning.tracks import MirrorRequest, Track
 from pipeline.mirror.planning.units import Unit, is_mirrored, target_name
 from pipeline.mirror.task import source_changed
 
@@ -28,24 +26,6 @@ _LOG_APPEND_TIME: Final = "LogAppendTime"
 _DEFAULT_BATCH_BYTES: Final = 1024 * 1024
 _AS_THEY_COME: Final = "producer"
 _UNCOMPRESSED: Final = "uncompressed"
-
-
-@dataclass(frozen=True)
-class MirrorRequest:
-    """What is to be mirrored where."""
-
-    source: str
-    """What people call the source: `{source}` of the names at the target."""
-    target: str
-    source_address: Address
-    target_address: Address
-    topics: tuple[str, ...] = ()
-    """Empty: all but internal ones and what came from the target."""
-    rename: str = "{source}.{topic}"
-    continuous: bool = False
-    skip_lost: bool = False
-    """Go on behind what the source's retention removed before it was mirrored."""
-    groups: tuple[str, ...] = ()
 
 
 class Discovery:
@@ -68,23 +48,20 @@ class Discovery:
 
     def look(self, progress: Progress, tracks: dict[str, Track]) -> None:
         """Add what is new to the tracks. Raises: PipelineError where the source is not what it was."""
-        names = self._request.topics or self._names()
+        request = self._request
+        names = request.topics or [
+            each for each in self._source.names() if is_mirrored(each, request.rename, request.target)
+        ]
         view = self._source.view({*names, *self._topic_ids})
         for name in self._wanted(view):
             topic = view.topics[name]
             if self._topic_ids.setdefault(name, topic.topic_id) != topic.topic_id:
                 raise PipelineError(source_changed(name, exists=True))
-            known = sum(unit.topic == name for unit in (track.unit for track in tracks.values()))
-            if known >= topic.partitions:
-                continue
-            try:
-                self._add(topic, progress, tracks)
-            except Paused as error:
-                self.refused[name] = str(error)
-
-    def _names(self) -> list[str]:
-        request = self._request
-        return [each for each in self._source.names() if is_mirrored(each, request.rename, request.target)]
+            if sum(track.unit.topic == name for track in tracks.values()) < topic.partitions:
+                try:
+                    self._add(topic, progress, tracks)
+                except Paused as error:
+                    self.refused[name] = str(error)
 
     def _wanted(self, view: View) -> list[str]:
         request = self._request
@@ -114,9 +91,10 @@ class Discovery:
             start = starts.get((topic.name, unit.partition))
             if unit.key in tracks or start is None:
                 continue
-            track = Track(unit, copy.topic_id, bytes_max, codec, start)
-            position = progress.positions.get(unit.key)
-            if position is not None:
+            track = Track(
+                unit, target_topic_id=copy.topic_id, batch_bytes_max=bytes_max, codec=codec, start=start
+            )
+            if (position := progress.positions.get(unit.key)) is not None:
                 track.see(position)
                 track.start = track.reached
             tracks[unit.key] = track

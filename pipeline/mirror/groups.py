@@ -5,6 +5,7 @@ A pair of the offset map says where to look; the lineage headers of the records 
 
 import time
 from collections.abc import Callable
+from contextlib import closing
 from typing import Final, NamedTuple
 
 from pipeline.mirror.clients import PartitionReader
@@ -86,9 +87,8 @@ class GroupTranslator:
         look_from = max(look_from, self._target.offset(place, EARLIEST, committed=True))
         if look_from >= position.target_position:
             return position.target_position
-        reader = PartitionReader(self._target.address, *place, look_from)
         deadline = time.monotonic() + _LOOK_S
-        try:
+        with closing(PartitionReader(self._target.address, *place, look_from)) as reader:
             while reader.position < position.target_position:
                 for message in reader.read():
                     found = source_offset(message.headers(), unit.lineage)
@@ -96,6 +96,4 @@ class GroupTranslator:
                         return int(message.offset())
                 if time.monotonic() > deadline:
                     raise Unreachable(f"{unit.target_topic}-{unit.partition} of the target cannot be read")
-        finally:
-            reader.close()
         return position.target_position

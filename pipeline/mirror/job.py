@@ -7,6 +7,7 @@ it is. So a driver may die at any moment, and two of them do no harm.
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -17,12 +18,20 @@ from pipeline.errors import PipelineError
 from pipeline.ingest.failures import is_from_spark, reason
 from pipeline.mirror.clients import UnitWriter
 from pipeline.mirror.cluster import LATEST, Cluster
-from pipeline.mirror.discovery import Discovery, MirrorRequest
+from pipeline.mirror.discovery import Discovery
 from pipeline.mirror.groups import GroupTranslator, Translated
 from pipeline.mirror.planning.errors import Fenced, Paused, Stopped, Unreachable
 from pipeline.mirror.planning.progress import Progress
-from pipeline.mirror.planning.tracks import FENCED_MAX, Plan, Track, due, lag_seconds, unfinished
-from pipeline.mirror.planning.units import Outcome, State, check_rename
+from pipeline.mirror.planning.tracks import (
+    FENCED_MAX,
+    MirrorRequest,
+    Plan,
+    Track,
+    due,
+    lag_seconds,
+    unfinished,
+)
+from pipeline.mirror.planning.units import Outcome, State
 from pipeline.mirror.read_progress import ProgressReader, ensure_progress_topic
 from pipeline.mirror.task import mirror_partition
 from pipeline.progress import Progress as Shown
@@ -74,13 +83,9 @@ def mirror(
 
     Spark is started when all that can be wrong beforehand has been looked at.
     """
-    check_rename(request.rename)
     try:
-        driver = _Driver(spark, request, shown, say)
-        try:
+        with closing(_Driver(spark, request, shown, say)) as driver:
             return driver.run(stop)
-        finally:
-            driver.close()
     except (Unreachable, Paused, Fenced, Stopped) as error:
         raise PipelineError(str(error)) from error
 
@@ -192,7 +197,10 @@ class _Driver:
         if not chosen:
             return False
         self._settle(chosen)
-        plans = [self._plan(track) for track in chosen]
+        plans = [
+            Plan(track, self._request, self._discovery.target_id, self._progress.next_offset, _WORK_MS)
+            for track in chosen
+        ]
         session = self._session()
         with ThreadPoolExecutor(1) as runner:
             running = runner.submit(_spread, session, plans)
@@ -219,19 +227,6 @@ class _Driver:
 
     def _fence(self, track: Track) -> None:
         UnitWriter(self._request.target_address, track.unit.key, track.batch_bytes_max, track.codec)
-
-    def _plan(self, track: Track) -> Plan:
-        request = self._request
-        return Plan(
-            track,
-            request.source,
-            request.source_address,
-            request.target_address,
-            target_id=self._discovery.target_id,
-            progress_from=self._progress.next_offset,
-            skip_lost=request.skip_lost,
-            work_ms=_WORK_MS,
-        )
 
     def _follow(self) -> None:
         """Show the progress that running tasks commit."""

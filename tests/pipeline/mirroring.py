@@ -9,9 +9,9 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
 
-from pipeline.mirror.discovery import MirrorRequest
 from pipeline.mirror.job import MirrorSummary, mirror
 from pipeline.mirror.planning.address import Address
+from pipeline.mirror.planning.tracks import MirrorRequest
 from pipeline.progress import Silent
 from tests.integration.stack import Stack
 

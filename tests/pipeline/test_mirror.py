@@ -4,6 +4,7 @@ import os
 import time
 from typing import Any
 
+import msgspec
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, ResourceType
@@ -111,8 +112,14 @@ def test_what_was_committed_behind_an_open_transaction_is_not_repeated(
     committed.begin_transaction()
     for number in range(101, 200, 2):
         committed.produce("behind", key=b"k%d" % number, value=b"value %d" % number, partition=1)
-    place = (second.unit, west.name, second.target_topic_id)
-    position = Position.of(*place, 100, second.target_position + 50, -1)
+    position = Position(
+        **msgspec.structs.asdict(second.unit),
+        source=west.name,
+        target_topic_id=second.target_topic_id,
+        position=100,
+        target_position=second.target_position + 50,
+        timestamp_ms=-1,
+    )
     for key, value in progress_records(position, None):
         committed.produce(PROGRESS_TOPIC, key=key, value=value)
     committed.commit_transaction(20)

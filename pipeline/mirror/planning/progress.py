@@ -19,17 +19,12 @@ PAIR_STRETCH_OFFSETS: Final = 50_000
 _PAIR: Final = "#"
 
 
-class Position(msgspec.Struct, frozen=True, kw_only=True):
+class Position(Unit, frozen=True, kw_only=True):
     """The newest progress of a unit."""
 
     version: int = 1
-    source_id: str
     source: str
     """What the source was called on the command line."""
-    topic: str
-    topic_id: str
-    partition: int
-    target_topic: str
     target_topic_id: str
     position: int
     """Everything below this source offset has been mirrored."""
@@ -37,24 +32,6 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
     """Everything mirrored lies below this target offset."""
     timestamp_ms: int
     """Time of the newest record that was mirrored, -1 where there is none yet."""
-
-    @classmethod
-    def of(cls, unit: Unit, source: str, target_topic_id: str, *step: int) -> "Position":
-        """`step`: position, target position and timestamp (ms)."""
-        position, target_position, timestamp_ms = step
-        return cls(
-            **msgspec.structs.asdict(unit),
-            source=source,
-            target_topic_id=target_topic_id,
-            position=position,
-            target_position=target_position,
-            timestamp_ms=timestamp_ms,
-        )
-
-    @property
-    def unit(self) -> Unit:
-        """What it is the progress of."""
-        return Unit(self.source_id, self.topic, self.topic_id, self.partition, self.target_topic)
 
 
 class Pair(msgspec.Struct, frozen=True):
@@ -76,22 +53,19 @@ class Progress:
     def take(self, offset: int, key: bytes | None, value: bytes | None) -> None:
         """Take in the next record. Raises: Paused for what no mirror wrote."""
         self.next_offset = offset + 1
+        if value is None:
+            return
         try:
-            self._take(key or b"", value)
+            name, _, stretch = (key or b"").decode().partition(_PAIR)
+            if stretch:
+                self._pairs.setdefault(name, {})[int(stretch)] = msgspec.json.decode(value, type=Pair)
+            else:
+                self.positions[name] = msgspec.json.decode(value, type=Position)
         except (msgspec.MsgspecError, ValueError) as error:
             raise Paused(
                 f"{PROGRESS_TOPIC} of the target holds at offset {offset} what no mirror wrote"
                 f" ({error}): delete that topic and the copies, and mirror anew"
             ) from error
-
-    def _take(self, key: bytes, value: bytes | None) -> None:
-        name, _, stretch = key.decode().partition(_PAIR)
-        if value is None:
-            return
-        if stretch:
-            self._pairs.setdefault(name, {})[int(stretch)] = msgspec.json.decode(value, type=Pair)
-        else:
-            self.positions[name] = msgspec.json.decode(value, type=Position)
 
     def pair_below(self, unit: Unit, source_offset: int) -> Pair | None:
         """The nearest pair at or below a source offset."""
@@ -102,7 +76,7 @@ class Progress:
 
 def progress_records(position: Position, pair: Pair | None) -> list[tuple[bytes, bytes]]:
     """Keys and values of what is written of a step forward."""
-    key = position.unit.key
+    key = position.key
     records = [(key.encode(), msgspec.json.encode(position))]
     if pair is not None:
         stretch = f"{key}{_PAIR}{pair.source_offset // PAIR_STRETCH_OFFSETS}"

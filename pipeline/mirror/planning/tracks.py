@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from pipeline.mirror.planning.address import Address
 from pipeline.mirror.planning.progress import Position
-from pipeline.mirror.planning.units import Outcome, State, Unit
+from pipeline.mirror.planning.units import Outcome, State
 
 _RETRY_FIRST_MS: Final = 500
 _RETRY_MAX_MS: Final = 5_000
@@ -15,11 +15,27 @@ FENCED_MAX: Final = 3
 """So often in a row a partition is taken over again; then the other mirror keeps it."""
 
 
-@dataclass
-class Track:
-    """One partition of this run."""
+@dataclass(frozen=True)
+class MirrorRequest:
+    """What is to be mirrored where."""
 
-    unit: Unit
+    source: str
+    """What people call the source: `{source}` of the names at the target."""
+    target: str
+    source_address: Address
+    target_address: Address
+    topics: tuple[str, ...] = ()
+    """Empty: all but internal ones and what came from the target."""
+    rename: str = "{source}.{topic}"
+    continuous: bool = False
+    skip_lost: bool = False
+    """Go on behind what the source's retention removed before it was mirrored."""
+    groups: tuple[str, ...] = ()
+
+
+class Track(Outcome, kw_only=True):
+    """One partition of this run: the outcome of its tasks so far, and what is left."""
+
     target_topic_id: str
     batch_bytes_max: int
     """The target topic's max.message.bytes."""
@@ -27,25 +43,12 @@ class Track:
     """The source topic's compression.type, empty where it names none."""
     start: int
     """The source's first offset when the run began, or where an earlier run ended."""
-    position: int = -1
-    """Next source offset; -1 while nothing has been mirrored, ever."""
-    target_position: int = -1
-    """The target's next offset behind what `position` tells of, -1 likewise."""
     end: int = 0
     """The source's last stable offset."""
     goal: int = 0
     """Where a run that is not continuous stops."""
-    timestamp_ms: int = -1
-    state: str = State.DONE
-    sentence: str = ""
     failures: int = 0
     not_before_ms: int = 0
-    drained: bool = False
-    """A task found nothing more although offsets are left: compaction removed the last ones."""
-    records: int = 0
-    bytes: int = 0
-    filtered: int = 0
-    lost: int = 0
 
     @property
     def reached(self) -> int:
@@ -95,14 +98,10 @@ class Plan(NamedTuple):
 
     track: Track
     """Up to its `end` the task works; what it fetches beyond is mirrored, too."""
-    source: str
-    """What people call it."""
-    source_address: Address
-    target_address: Address
+    request: MirrorRequest
     target_id: str
     progress_from: int
     """Offset in the progress topic up to which the driver has read."""
-    skip_lost: bool
     work_ms: int
     """The task ends within about this time."""
 

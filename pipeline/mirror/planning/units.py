@@ -40,12 +40,13 @@ class Outcome(msgspec.Struct):
     """What a task has committed, and how it ended."""
 
     unit: Unit
-    state: str
+    state: str = "done"
     """A member of `State`."""
     sentence: str = ""
     position: int = -1
-    """As a track's."""
+    """Next source offset; -1 while nothing has been mirrored, ever."""
     target_position: int = -1
+    """The target's next offset behind what `position` tells of, -1 likewise."""
     records: int = 0
     bytes: int = 0
     filtered: int = 0
@@ -84,12 +85,6 @@ def target_name(rename: str, source: str, topic: str) -> str:
             " choose another --rename"
         )
     return name
-
-
-def check_rename(rename: str) -> None:
-    """Raises: PipelineError where two topics would get one name."""
-    if rename != SAME and "{topic}" not in rename:
-        raise PipelineError("--rename must be 'same' or contain {topic}, such as '{source}.{topic}'")
 
 
 def is_mirrored(topic: str, rename: str, target: str) -> bool:
