@@ -16,7 +16,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import IO, Final
+from typing import Final
 
 import msgspec
 from obstore.exceptions import BaseError
@@ -66,10 +66,15 @@ def table_lease(table: AnyPath, holder: str, work: str = "", *, wait_s: float = 
     table.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + wait_s
     with (table / name).open("a+") as lock:
-        while not _locked(lock):
-            if time.monotonic() >= deadline:
-                raise _leased(table, _holder(lock))
-            time.sleep(_RETRY_S)
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError as taken:
+                if time.monotonic() >= deadline:
+                    lock.seek(0)
+                    raise _leased(table, lock.read().strip()) from taken
+                time.sleep(_RETRY_S)
         lock.truncate(0)
         lock.write(f"{holder} (process {os.getpid()})\n")
         lock.flush()
@@ -81,8 +86,8 @@ def table_lease(table: AnyPath, holder: str, work: str = "", *, wait_s: float = 
 
 def _leased(table: AnyPath, holder: str) -> LeasedError:
     return LeasedError(
-        f"table {table.name} is being written by {holder}: it takes one writer at a time, so wait for that "
-        "one or stop it"
+        f"table {table.name} is being written by {holder or 'another process'}: it takes one writer at a"
+        " time, so wait for that one or stop it"
     )
 
 
@@ -165,17 +170,4 @@ class _StoreLease:
         try:
             return msgspec.json.decode(read_bytes(self._path), type=_Holding)
         except (FileNotFoundError, msgspec.DecodeError):
-            return _Holding("another process", "", 0)
-
-
-def _locked(lock: IO[str]) -> bool:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _holder(lock: IO[str]) -> str:
-    lock.seek(0)
-    return lock.read().strip() or "another process"
+            return _Holding("", "", 0)

@@ -7,6 +7,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 
 from pipeline.mirror.planning.address import BOOTSTRAP, Address
 from pipeline.mirror.planning.errors import Paused, Unreachable, failure_of, is_lasting
+from pipeline.mirror.planning.tracks import Track
 
 _COMMON: Final = {"client.id": "portico-mirror", "log_level": 0, "enable.metrics.push": False}
 _BATCH_BYTES: Final = 1024 * 1024
@@ -104,16 +105,16 @@ class UnitWriter:
     What an earlier one left open is aborted. Raises, in all methods: what an error means for the unit.
     """
 
-    def __init__(self, address: Address, transactional_id: str, batch_bytes_max: int, codec: str) -> None:
+    def __init__(self, address: Address, track: Track) -> None:
         wanted = {
-            "transactional.id": transactional_id,
+            "transactional.id": track.unit.key,
             "transaction.timeout.ms": int(TRANSACTION_TIMEOUT_S * 1000),
             "message.timeout.ms": int(REQUEST_TIMEOUT_S * 1000),
             "message.max.bytes": _MESSAGE_BYTES_MAX,
-            "batch.size": min(batch_bytes_max, _BATCH_BYTES),
+            "batch.size": min(track.batch_bytes_max, _BATCH_BYTES),
             "batch.num.messages": 20_000,
             "linger.ms": 50,
-            "compression.type": codec or _CODEC,
+            "compression.type": track.codec or _CODEC,
             "queue.buffering.max.kbytes": 32 * 1024,
             "queue.buffering.max.messages": 500_000,
         }

@@ -59,15 +59,12 @@ class GroupTranslator:
                 continue
             offset = self._translate(unit, committed, position, progress)
             translated.append(Translated(group, unit.target_topic, unit.partition, committed, offset))
-        ahead = [
-            each
-            for each in translated
-            if each.target_offset > at_target.get((each.topic, each.partition), -1)
-        ]
+        places = {(each.topic, each.partition): each.target_offset for each in translated}
+        ahead = {place: offset for place, offset in places.items() if offset > at_target.get(place, -1)}
         if not at_source:
             self._say(f"group '{group}' has committed nothing at the source")
         if ahead:
-            self._target.commit(group, {(each.topic, each.partition): each.target_offset for each in ahead})
+            self._target.commit(group, ahead)
         return translated
 
     def _translate(self, unit: Unit, committed: int, position: Position, progress: Progress) -> int:

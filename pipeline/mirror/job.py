@@ -39,7 +39,6 @@ from pipeline.progress import Progress as Shown
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_WORK_MS: Final = 15_000
 _LOOK_EVERY_S: Final = 1.0
 _IDLE_S: Final = 0.3
 _DISCOVER_EVERY_S: Final = 10.0
@@ -197,10 +196,8 @@ class _Driver:
         if not chosen:
             return False
         self._settle(chosen)
-        plans = [
-            Plan(track, self._request, self._discovery.target_id, self._progress.next_offset, _WORK_MS)
-            for track in chosen
-        ]
+        told = (self._request, self._discovery.target_id, self._progress.next_offset)
+        plans = [Plan(track, *told) for track in chosen]
         session = self._session()
         with ThreadPoolExecutor(1) as runner:
             running = runner.submit(_spread, session, plans)
@@ -221,12 +218,11 @@ class _Driver:
         """End what killed tasks left open in the progress topic: all others would wait for its timeout."""
         if self._reader.has_open():
             with ThreadPoolExecutor(_FENCES_AT_ONCE) as fences:
-                for _ in fences.map(self._fence, chosen):
-                    pass
+                list(fences.map(self._fence, chosen))
         self._catch_up()
 
     def _fence(self, track: Track) -> None:
-        UnitWriter(self._request.target_address, track.unit.key, track.batch_bytes_max, track.codec)
+        UnitWriter(self._request.target_address, track)
 
     def _follow(self) -> None:
         """Show the progress that running tasks commit."""

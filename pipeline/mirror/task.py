@@ -28,6 +28,8 @@ from pipeline.mirror.read_progress import ProgressReader
 _log: Final = logging.getLogger(__name__)
 _TRANSACTION_BYTES: Final = 48 * 1024 * 1024
 _TRANSACTION_S: Final = 2.0
+_WORK_S: Final = 15.0
+"""Within about this time a task ends."""
 _BATCH_HEAD_BYTES: Final = 61
 _NUMBERS_BYTES_MAX: Final = 40
 """All varints of a record but those of its headers, and the digits of an offset."""
@@ -76,10 +78,7 @@ class _Copier:
 
     def run(self) -> None:
         """Take the partition over, find out where it is, go on from there."""
-        track = self._track
-        self._writer = UnitWriter(
-            self._request.target_address, self._unit.key, track.batch_bytes_max, track.codec
-        )
+        self._writer = UnitWriter(self._request.target_address, self._track)
         self._resume()
         with closing(self._reader()) as reader:
             try:
@@ -119,7 +118,7 @@ class _Copier:
         return PartitionReader(self._request.source_address, *place, done.position)
 
     def _copy(self, reader: PartitionReader) -> None:
-        until = time.monotonic() + self._plan.work_ms / 1000
+        until = time.monotonic() + _WORK_S
         while reader.position < self._track.end and time.monotonic() < until:
             if records := reader.read():
                 self._write(records)

@@ -102,8 +102,6 @@ class Plan(NamedTuple):
     target_id: str
     progress_from: int
     """Offset in the progress topic up to which the driver has read."""
-    work_ms: int
-    """The task ends within about this time."""
 
 
 def due(tracks: Iterable[Track], now_ms: int, *, continuous: bool) -> list[Track]:
