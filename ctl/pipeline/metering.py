@@ -4,7 +4,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from contracts.names import SYSTEM_INSTANCE_ID
+from contracts.usage_records import USAGE_RAW, USAGE_TOPIC
 from ctl.errors import CommandError
+from ctl.pipeline.lineage import table, topic
 from ctl.pipeline.run import JobRun, sentences
 from pipeline.again import again_and_again
 from runtime.clock import epoch_ms
@@ -41,6 +43,7 @@ def ingest_into(
                 f"{system['state_reason'] or 'it has no vport yet, try again in some seconds'}"
             )
         bootstrap = str(system["bootstrap_servers"])
+    run.lineage.moved(topic(bootstrap, USAGE_TOPIC), table(run.layout.table(USAGE_RAW)))
     return ingest(
         run.layout,
         KafkaSource(bootstrap),

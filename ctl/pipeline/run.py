@@ -19,6 +19,7 @@ from ctl.console_client import Console, instance_path
 from ctl.errors import CommandError
 from ctl.options import DEFAULT_DATA_DIR, DataDir, Tenant
 from ctl.pipeline.cpu import cpu_ms
+from ctl.pipeline.lineage import Lineage
 from ctl.pipeline.progress import ShownProgress, quiet_teller
 from ctl.pipeline.spark_options import Lake, Master, Remote, SparkSettings, spark_at
 from pipeline.errors import PipelineError
@@ -47,6 +48,7 @@ class JobRun:
     layout: PipelineLayout
     progress: ShownProgress
     spark_at: SparkAt
+    lineage: Lineage
     _sessions: "list[SparkSession]" = field(default_factory=list)
     """The session once it is started, or one that several runs share."""
     by_connect: bool = False
@@ -116,8 +118,10 @@ def job_run(
         progress = ShownProgress(job, subject, quiet_teller(tell, say))
         sessions = [] if shared is None else [shared]
         layout = PipelineLayout(data_dir.resolve(), root, is_spark_here=spark_at.is_local)
-        run = JobRun(console, layout, progress, spark_at, sessions, by_connect)
+        lineage = Lineage(job, progress.status.id, say)
+        run = JobRun(console, layout, progress, spark_at, lineage, sessions, by_connect)
         progress.start()
+        lineage.began()
         state, error = JobState.FAILED, "it met a mistake of the program: see its output"
         try:
             with stopped_by_sigterm(), sentences():
@@ -131,6 +135,7 @@ def job_run(
             raise
         finally:
             run.end(state, error)
+            lineage.ended(state, error)
             if shared is None and sessions:
                 _stop(sessions[0], is_cut_short=state is JobState.STOPPED)
 

@@ -12,6 +12,7 @@ from ctl.commands.pipeline.lake_upkeep import TopicNames, subject_of
 from ctl.errors import CommandError, usage
 from ctl.options import parse_duration
 from ctl.output import Answer, Shortfall, in_table
+from ctl.pipeline.lineage import table, topic
 from ctl.pipeline.run import JobRun, LakeJob, say
 
 if TYPE_CHECKING:
@@ -68,6 +69,11 @@ def load(
             loader.run_forever(every, say)
         done = loader.run()
         answer = _answer(done.loads)
+        places = {source.name: source.kafka.bootstrap for source in sources}
+        for load in done.loads:
+            if load.batches:
+                read = topic(places[load.instance], load.topic.name)
+                run.lineage.moved(read, table(load.path, load.rows, load.bytes))
         if fault := "; ".join([*unknown, *([done.failures] if done.failures else [])]):
             raise Shortfall(fault, answer)
     return answer

@@ -14,6 +14,7 @@ from contracts.units import format_bytes
 from ctl.errors import CommandError, usage
 from ctl.options import InstanceArgument
 from ctl.output import Answer, in_table, print_table
+from ctl.pipeline.lineage import table
 from ctl.pipeline.run import JobRun, LakeJob, say
 from pipeline.errors import PipelineError
 from pipeline.lake.planning.compact_plan import RETENTION_H_MIN
@@ -107,6 +108,10 @@ def decode(
             decode_table(run.spark, run.layout, lake, found, OnError(on_error), progress)
             for lake, progress in _each(run, "decode", lakes_of(run, instance, [topic]))
         ]
+        for each in results:
+            if each.rows:
+                for place in each.tables.values():
+                    run.lineage.moved(table(each.lake.path), table(place))
     return Answer([_decoded_document(each) for each in results], lambda: _show_decoded(results))
 
 

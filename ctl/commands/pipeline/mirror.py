@@ -9,6 +9,7 @@ import typer
 from ctl.commands.pipeline.lake_upkeep import TopicNames
 from ctl.errors import usage
 from ctl.output import Answer, Shortfall, print_table
+from ctl.pipeline.lineage import topic
 from ctl.pipeline.run import JobRun, MirrorJob, say
 
 if TYPE_CHECKING:
@@ -76,6 +77,10 @@ def mirror(
         )
         summary = run_mirror(lambda: run.spark, request, run.progress, say)
         answer = Answer(_document(summary), lambda: _show(summary))
+        for track in summary.tracks:
+            if track.records:
+                read = topic(source_address.bootstrap, track.unit.topic)
+                run.lineage.moved(read, topic(target_address.bootstrap, track.unit.target_topic))
         if summary.paused:
             raise Shortfall("; ".join(summary.paused), answer)
     return answer
