@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pipeline.ingest.commits import IngestTable
 from pipeline.ingest.lease import table_lease
 from pipeline.ingest.offsets import SourceOffsets, Topic
-from pipeline.ingest.ranges import Bounds
+from pipeline.ingest.ranges import total_offsets
 from pipeline.lake.audit_findings import BatchRows, Claims, TopicAudit, doubt, lost_rows
 from pipeline.lake.backfill import BackfillDocument
 from pipeline.lake.held import files_here, held_in, ints
@@ -29,6 +29,7 @@ from pipeline.lake.planning.offset_sets import (
     Ranges,
     by_partition,
     common,
+    joined,
     minus,
     read_plan,
     total,
@@ -43,81 +44,68 @@ TABLE: Final = "lake_audit"
 _READ_OFFSETS_MAX: Final = 2_000_000
 
 
-class LakeAudit:
-    """Audits one table."""
+def audit_table(
+    spark: Callable[[], SparkSession],
+    lake: LakeTable,
+    offsets: SourceOffsets,
+    topic: Topic | None,
+    forgotten: Mapping[int, Ranges],
+    progress: Progress,
+    now_ms: int,
+) -> TopicAudit:
+    """Look at everything. Spark is asked for where something is missing.
 
-    def __init__(
-        self,
-        spark: Callable[[], SparkSession],
-        lake: LakeTable,
-        offsets: SourceOffsets | None,
-        topic: Topic | None,
-        forgotten: Mapping[int, Ranges],
-        progress: Progress,
-    ) -> None:
-        """`topic` is the topic as it is now, None where it is deleted or another one. `forgotten`:
-        offsets by partition. Spark is asked for where something is missing.
-        """
-        self._spark = spark
-        self._lake = lake
-        self._offsets = offsets
-        self._topic = topic
-        self._forgotten = forgotten
-        self._progress = progress
+    `topic` is the topic as it is now, None where it is deleted or another one. `forgotten`: offsets by
+    partition. Raises: PipelineError.
+    """
+    table = DeltaTable(str(lake.path))
+    audit = TopicAudit(lake, now_ms)
+    here, audit.missing_files = files_here(lake.path, table)
+    kept = held_in(here)
+    known = {*kept, *(topic.partitions if topic else ())}
+    forgotten = {
+        each: minus(ranges, kept[each].there if each in kept else []) for each, ranges in forgotten.items()
+    }
+    claims, told = _said(table, lake, range(max(known, default=-1) + 1), forgotten)
+    bounds = offsets.bounds([topic]).get(topic.name, {}) if topic else {}
+    if topic is None:
+        audit.note = "the topic is gone: its brokers cannot be asked"
+    partitions = sorted({*kept, *claims.loaded})
+    nothing = Held(0, [], [])
+    doubts = {each: doubt(each, kept.get(each, nothing), claims, bounds) for each in partitions}
+    gaps = {each: found.on_brokers for each, found in doubts.items()}
+    missing = _missing(spark, offsets, topic, gaps, progress) if topic else {}
+    for each in partitions:
+        audit.add(each, kept.get(each, nothing), doubts[each], missing.get(each, []))
+    audit.lost_rows = lost_rows(told, kept, missing, claims)
+    audit.forgotten_rows = sum(map(total, forgotten.values()))
+    positions = IngestTable(lake.path, table).positions(lake.load_app, bounds)
+    audit.waiting_offsets = sum(
+        max(0, each.end - positions.get(p, each.earliest)) for p, each in bounds.items()
+    )
+    return audit
 
-    def run(self, now_ms: int) -> TopicAudit:
-        """Look at everything. Raises: PipelineError."""
-        table = DeltaTable(str(self._lake.path))
-        audit = TopicAudit(self._lake, now_ms)
-        here, audit.missing_files = files_here(self._lake.path, table)
-        kept = held_in(here)
-        known = {*kept, *(self._topic.partitions if self._topic else ())}
-        forgotten = {
-            each: minus(ranges, kept[each].there if each in kept else [])
-            for each, ranges in self._forgotten.items()
-        }
-        claims, told = _said(table, self._lake, range(max(known, default=-1) + 1), forgotten)
-        bounds = self._bounds()
-        if self._topic is None:
-            audit.note = "the topic is gone: its brokers cannot be asked"
-        partitions = sorted({*kept, *claims.loaded})
-        nothing = Held(0, [], [])
-        doubts = {each: doubt(each, kept.get(each, nothing), claims, bounds) for each in partitions}
-        missing = self._missing({each: found.on_brokers for each, found in doubts.items()})
-        for each in partitions:
-            audit.add(each, kept.get(each, nothing), doubts[each], missing.get(each, []))
-        audit.lost_rows = lost_rows(told, kept, missing, claims)
-        audit.forgotten_rows = sum(map(total, forgotten.values()))
-        positions = IngestTable(self._lake.path, table).positions(self._lake.load_app, bounds)
-        audit.waiting_offsets = sum(
-            max(0, each.end - positions.get(p, each.earliest)) for p, each in bounds.items()
-        )
-        return audit
 
-    def _bounds(self) -> Mapping[int, Bounds]:
-        if self._offsets is None or self._topic is None:
-            return {}
-        return self._offsets.bounds([self._topic]).get(self._topic.name, {})
-
-    def _missing(self, gaps: Mapping[int, Ranges]) -> dict[int, Ranges]:
-        """What the brokers have in the gaps."""
-        offsets, topic = self._offsets, self._topic
-        if offsets is None or topic is None:
-            return {}
-        reads = read_plan(gaps, APART, _READ_OFFSETS_MAX)
-        self._progress.planned(sum(each.offsets for ranges in reads for each in ranges), "offsets")
-        found: list[pa.Table] = []
-        done = 0
-        for ranges in reads:
-            found += read_topic(self._spark(), offsets, topic, ranges, _places)
-            done += sum(each.offsets for each in ranges)
-            self._progress.done(done)
-        if not found:
-            return {}
-        rows = pa.concat_tables(found)
-        there = by_partition(ints(rows, "partition"), ints(rows, "offset"))
-        lacking = {each: common(there.get(each, []), ranges) for each, ranges in gaps.items()}
-        return {each: ranges for each, ranges in lacking.items() if ranges}
+def _missing(
+    spark: Callable[[], SparkSession],
+    offsets: SourceOffsets,
+    topic: Topic,
+    gaps: Mapping[int, Ranges],
+    progress: Progress,
+) -> dict[int, Ranges]:
+    """What the brokers have in the gaps."""
+    reads = read_plan(gaps, APART, _READ_OFFSETS_MAX)
+    progress.planned(sum(map(total_offsets, reads)), "offsets")
+    there: dict[int, Ranges] = {}
+    done = 0
+    for ranges in reads:
+        for rows in read_topic(spark(), offsets, topic, ranges, _places):
+            for each, found in by_partition(ints(rows, "partition"), ints(rows, "offset")).items():
+                there[each] = joined([*there.get(each, ()), *found])
+        done += total_offsets(ranges)
+        progress.done(done)
+    lacking = {each: common(there.get(each, []), ranges) for each, ranges in gaps.items()}
+    return {each: ranges for each, ranges in lacking.items() if ranges}
 
 
 def _places(records: DataFrame) -> pa.Table:

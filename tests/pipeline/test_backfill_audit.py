@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pipeline.errors import PipelineError
 from pipeline.ingest.offsets import KafkaSource, SourceOffsets, Topic
 from pipeline.ingest.ranges import PartitionRange
-from pipeline.lake.audit import LakeAudit, forget_missing_files, write_audits
+from pipeline.lake.audit import audit_table, forget_missing_files, write_audits
 from pipeline.lake.audit_findings import TopicAudit
 from pipeline.lake.backfill import BackfillResult, backfill
 from pipeline.lake.compact import compact, expire
@@ -77,8 +77,9 @@ class Lake:
 
     def audit(self) -> TopicAudit:
         forgotten = forgotten_offsets(self._layout, self.topic.id)
-        audit = LakeAudit(lambda: self.spark, self.table, self.offsets, self.topic, forgotten, Silent())
-        found = audit.run(NOW_MS)
+        found = audit_table(
+            lambda: self.spark, self.table, self.offsets, self.topic, forgotten, Silent(), NOW_MS
+        )
         table = write_audits(self._layout, [found])
         written = DeltaTable(str(table)).to_pyarrow_table().to_pylist()
         assert sum(row["lake_rows"] for row in written if row["audited_at_ms"] == NOW_MS) >= found.lake_rows
@@ -149,8 +150,10 @@ def test_an_audit_finds_what_was_done_to_a_table_and_a_backfill_mends_it(
         for row in spark.read.parquet(str(victim)).select("partition", "offset").collect()
     }
     victim.unlink()
+    copied = (0, 42)  # whose copy is in a file of its own
     found = lake.audit()
-    assert found.missing_rows == len(gone | {(1, 17), (1, 18), (1, 19)}) and len(found.missing_files) == 1
+    lost_rows = (gone - {copied}) | {(1, 17), (1, 18), (1, 19)}
+    assert (found.missing_rows, len(found.missing_files)) == (len(lost_rows), 1)
     with pytest.raises(PipelineError, match="is missing, so what it has cannot be told"):
         lake.backfill((0, 0, 5000), (1, 0, 5000))
 
@@ -159,7 +162,7 @@ def test_an_audit_finds_what_was_done_to_a_table_and_a_backfill_mends_it(
     mended = lake.backfill((0, 0, 5000), (1, 0, 5000), offsets_max=700)
     assert mended.rows == found.missing_rows and mended.batches > 1
     assert sorted(set(lake.places())) == whole
-    assert rest(lake.audit()) == (0, 1 if (0, 42) not in gone else lake.audit().duplicate_rows, 0)
+    assert rest(lake.audit()) == (0, int(copied not in gone), 0)
     assert lake.backfill((0, 0, 5000), (1, 0, 5000)).rows == 0
 
 

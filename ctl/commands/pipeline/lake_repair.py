@@ -88,7 +88,7 @@ def audit(
 ) -> Answer:
     """Compare lake tables with the brokers: exit code 1 where a row is missing or doubled."""
     with start_job("audit", subject_of(instance, topics=topics)) as run:
-        from pipeline.lake.audit import LakeAudit, forget_missing_files, write_audits
+        from pipeline.lake.audit import audit_table, forget_missing_files, write_audits
         from pipeline.lake.forgotten import forgotten_offsets
 
         offsets, _instance_id = _offsets(run, instance, bootstrap)
@@ -102,8 +102,9 @@ def audit(
             now = current.get(each.topic)
             same = now if now is not None and now.id == each.topic_id else None
             forgotten = forgotten_offsets(run.layout, each.topic_id)
-            looking = LakeAudit(lambda: run.spark, each, offsets, same, forgotten, run.progress)
-            audits.append(looking.run(now_ms))
+            audits.append(
+                audit_table(lambda: run.spark, each, offsets, same, forgotten, run.progress, now_ms)
+            )
         table = write_audits(run.layout, audits)
         document = {"table": str(table), "topics": [_document(each) for each in audits]}
         answer = Answer(document, lambda: _show_audits(audits, str(table)))
