@@ -11,7 +11,7 @@ import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 import msgspec
 import pyarrow as pa
@@ -25,9 +25,6 @@ from pipeline.ingest.ranges import PartitionRange
 from pipeline.ingest.staging import StagedFile, move_into
 from pipeline.store import AnyPath, store_fault
 from pipeline.table_rows import dataset
-
-if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
 
 _CONFIGURATION: Final = {
     "delta.enableDeletionVectors": "false",  # not every reader of Delta tables knows them
@@ -81,7 +78,7 @@ class BatchDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 class TableSpec(NamedTuple):
     """How a table is made when there is none."""
 
-    schema: "pa.Schema | StructType"
+    schema: pa.Schema
     partition_by: tuple[str, ...] = ()
     description: str = ""
 
@@ -108,7 +105,7 @@ class IngestTable:
                 path.mkdir(parents=True, exist_ok=True)
                 DeltaTable.create(
                     str(path),
-                    _delta_schema(spec.schema),
+                    Schema.from_arrow(spec.schema),
                     mode="ignore",
                     partition_by=list(spec.partition_by),
                     description=spec.description,
@@ -220,12 +217,6 @@ def must_be_partitioned(table: DeltaTable, by: Sequence[str]) -> None:
             f"{', '.join(by) or 'nothing'}, as this version does: nothing was changed and it can be read; "
             "move it away to have it made anew"
         )
-
-
-def _delta_schema(schema: "pa.Schema | StructType") -> Schema:
-    if isinstance(schema, pa.Schema):
-        return Schema.from_arrow(schema)
-    return Schema.from_json(schema.json())
 
 
 def _starts(document: BatchDocument) -> dict[int, int]:
