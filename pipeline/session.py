@@ -27,6 +27,8 @@ _started: Final[list[Any]] = []
 _LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
 _TASKS_IMPORT: Final = ("contracts", "pipeline", "runtime", "wire")
 _CONNECT_PORT: Final = 15002
+_COLLECTOR: Final = "-XX:+UseParallelGC"
+"""Batches allocate much and keep little: with Java's default a load takes a quarter more CPU."""
 _PROBE_S: Final = 5.0
 _CATALOG: Final = "spark.sql.catalog.spark_catalog"
 _QUERIES: Final = {
@@ -162,13 +164,15 @@ def _quoted(option: str) -> str:
 
 def settings_of(at: SparkAt, scratch: Path, jars: list[Path]) -> dict[str, str]:
     """Spark's settings of a driver on this machine, without those that `at` has."""
-    # Spark looks for causes of a Python failure with a regular expression that needs a deep stack. Batches
-    # allocate much and keep little: with the default collector a load takes a quarter more CPU.
-    options = f"-Xss4m -XX:+UseParallelGC {_quoted(f'-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}')}"
+    # Spark looks for causes of a Python failure with a regular expression that needs a deep stack.
+    options = f"-Xss4m {_COLLECTOR} {_quoted(f'-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}')}"
     # An address on which executors reach the driver is Spark's own choice, as its machine is named.
     where = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     if not at.is_local:
-        where = {"spark.jars": ",".join(str(jar) for jar in jars)}
+        where = {
+            "spark.jars": ",".join(str(jar) for jar in jars),
+            "spark.executor.extraJavaOptions": _COLLECTOR,
+        }
     return {
         **_QUERIES,
         **_DRIVER,

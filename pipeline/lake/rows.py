@@ -1,10 +1,10 @@
-"""Records of Kafka's source as rows and files of lake tables. Pure."""
+"""Records of Kafka's source as rows and files of lake tables."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from pipeline.ingest.staging import StagedFile
@@ -33,28 +33,27 @@ def lake_rows(records: DataFrame, destinations: Mapping[str, Destination]) -> Da
     if "timestamp_raw_ms" in records.columns:
         raw_ms = F.coalesce("timestamp_raw_ms", raw_ms)
     columns = {
-        "topic_id": _by_topic({topic: F.lit(to.topic_id) for topic, to in destinations.items()}),
         "timestamp": F.when(is_time, F.col("timestamp")),
         "timestamp_type": F.col("timestampType"),
         "timestamp_raw_ms": raw_ms,
-        "ingest_batch": _by_topic(
-            {topic: F.lit(to.batch).cast("long") for topic, to in destinations.items()}
-        ).cast("long"),
     }
     names = [name for name in LAKE.names if name not in LAKE_PARTITION_BY]
     chosen = [columns.get(name, F.col(name)).alias(name) for name in names]
-    return records.select(F.coalesce("topic", F.lit("")).alias("topic"), *chosen)
+    return _placed(records, destinations).select(F.coalesce("topic", F.lit("")).alias("topic"), *chosen)
+
+
+def _placed(records: DataFrame, destinations: Mapping[str, Destination]) -> DataFrame:
+    """With `topic_id` and `ingest_batch`, by a look into a hash table where there are several topics."""
+    [(_, only), *others] = destinations.items()
+    if not others:
+        to = {"topic_id": F.lit(only.topic_id), "ingest_batch": F.lit(only.batch).cast("long")}
+        return records.withColumns(to)
+    rows = [(topic, *to) for topic, to in destinations.items()]
+    by_topic = records.sparkSession.createDataFrame(rows, "topic string, topic_id string, ingest_batch long")
+    return records.join(F.broadcast(by_topic), "topic", "left")
 
 
 def ingested(file: StagedFile, now: datetime) -> StagedFile:
     """A file of a topic's rows, in its partition: times that tenants choose make none."""
     hour = now.astimezone(UTC).strftime("%Y-%m-%dT%H:00:00.000000Z")
     return file._replace(partition_values=dict.fromkeys(LAKE_PARTITION_BY, hour))
-
-
-def _by_topic(values: Mapping[str, Column]) -> Column:
-    [(_, only), *others] = values.items()
-    if not others:
-        return only
-    pairs = [part for topic, value in values.items() for part in (F.lit(topic), value)]
-    return F.element_at(F.create_map(*pairs), F.col("topic"))
