@@ -49,7 +49,7 @@ def test_p95_is_found_among_the_zeros_of_slots_that_are_not_there() -> None:
     of = random.Random(3)
     slots = 8064
     tenants = {
-        f"i{index}": [of.randrange(1000) for _ in range(count)]
+        f"i{index}": [of.randrange(of.choice((10, 2**62))) for _ in range(count)]
         for index, count in enumerate([1, 402, 403, 404, 405, 800, 4000, 7661, 8063, 8064])
     }
     rows = [(tenant, value) for tenant, values in tenants.items() for value in values]

@@ -21,7 +21,11 @@ GAPS_READ: Final = ("instance_id", "slot_start", "expected_ms", "covered_ms")
 def month_sums(slots: str, slots_in_month: int) -> str:
     """A row for each instance: fields of MonthUsage, without gaps. Sums are as large as they get."""
     highest = slots_in_month - p95_rank(slots_in_month) + 1
-    used = {"produce": "produce_bytes", "consume": "consume_bytes", "total": "produce_bytes + consume_bytes"}
+    used = {
+        "produce": "produce_bytes",
+        "consume": "consume_bytes",
+        "total": "produce_bytes::hugeint + consume_bytes",
+    }
     columns = [
         *(f"sum({name})::hugeint as {name}" for name in _SUMMED),
         f"{_sums(_REQUESTS)} as requests",
