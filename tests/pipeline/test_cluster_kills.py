@@ -5,6 +5,7 @@ Compared with what a plain consumer of committed records reads, without any code
 
 import os
 import random
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -133,7 +134,11 @@ def kill(kind: str, load: StoredLoad, cluster: Standalone, generator: random.Ran
     java = load.java()
     if kind == "its Java" and java is not None:
         os.kill(java, signal.SIGKILL)
-        assert "Traceback" not in load.fail()
+        # PySpark's own server of accumulators shows, between such lines, what a request of it met.
+        ours = re.sub(
+            r"-{40}\nException occurred during processing.*?-{40}\n", "", load.fail(), flags=re.DOTALL
+        )
+        assert "Traceback" not in ours
     else:
         load.kill_now()
         time.sleep(LEASE_S + 2)  # nobody gives the tables back
