@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
-from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from pipeline.errors import PipelineError
 from pipeline.ingest.commits import BatchDocument, IngestTable, OvertakenError, TableSpec
@@ -18,9 +17,7 @@ from pipeline.ingest.ranges import PartitionRange
 from pipeline.ingest.staging import StagedFile, staged_file, staging_area
 
 APP = "lake/t1"
-SPEC = TableSpec(
-    StructType([StructField("offset", LongType()), StructField("day", StringType())]), ("day",), "for a test"
-)
+SPEC = TableSpec(pa.schema([("offset", pa.int64()), ("day", pa.string())]), ("day",), "for a test")
 
 
 def rows(area: Path, start: int, end: int, day: str = "2026-01-01") -> StagedFile:
