@@ -44,7 +44,9 @@ def tables(
     rows = (
         [f"{each.schema}.{each.name}", each.place.kind, each.place.topic, each.place.url] for each in found
     )
-    return in_table(document, columns, rows, empty="nothing was loaded yet")
+    return in_table(
+        document, columns, rows, empty="nothing of this tenant was loaded yet (operators: --tenant)"
+    )
 
 
 def sql(
