@@ -12,11 +12,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pipeline.ingest.consume import Reading, Watch, consuming
 from pipeline.ingest.offsets import SourceOffsets, Topic
 from pipeline.ingest.ranges import PartitionRange
+from pipeline.schema.columns import TIMESTAMP
+from pipeline.schema.lake import HEADERS
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST_MS: Final = -62_135_596_800_000
 _LAST_MS: Final = 253_402_300_799_999
-_HEADER: Final = pa.struct([("key", pa.string()), ("value", pa.binary())])
 _COLUMNS: Final = pa.schema(
     [
         ("key", pa.binary()),
@@ -24,9 +25,9 @@ _COLUMNS: Final = pa.schema(
         ("topic", pa.string()),
         ("partition", pa.int32()),
         ("offset", pa.int64()),
-        ("timestamp", pa.timestamp("us", tz="UTC")),
+        ("timestamp", TIMESTAMP),
         ("timestampType", pa.int32()),
-        ("headers", pa.list_(_HEADER)),
+        ("headers", HEADERS),
         ("timestamp_raw_ms", pa.int64()),
     ]
 )

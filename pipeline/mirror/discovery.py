@@ -11,8 +11,6 @@ from pipeline.mirror.planning.tracks import MirrorRequest, Track
 from pipeline.mirror.planning.units import Unit, is_mirrored, target_name
 from pipeline.mirror.task import source_changed
 
-__all__ = ["Discovery", "MirrorRequest"]
-
 _COPIED: Final = (
     "cleanup.policy",
     "retention.ms",

@@ -59,8 +59,8 @@ def mirror(
     if rename != "same" and "{topic}" not in rename:
         raise usage("--rename must be 'same' or contain {topic}, such as '{source}.{topic}'")
     with start_job("mirror", f"{source} -> {target}") as run:
-        from pipeline.mirror.discovery import MirrorRequest
         from pipeline.mirror.job import mirror as run_mirror
+        from pipeline.mirror.planning.tracks import MirrorRequest
 
         source_name, source_address = _side(run, source, source_bootstrap, source_config)
         target_name, target_address = _side(run, target, target_bootstrap, target_config)

@@ -36,11 +36,25 @@ class Unit(msgspec.Struct, frozen=True):
         return f"{self.topic}-{self.partition}"
 
 
+class State:
+    """How a task ended."""
+
+    DONE: Final = "done"
+    RETRY: Final = "retry"
+    """Something is away for a moment."""
+    PAUSED: Final = "paused"
+    """Somebody must do something; other partitions go on."""
+    FENCED: Final = "fenced"
+    """Another mirror of the same partition is at work."""
+    STOPPED: Final = "stopped"
+    """The source is no longer what was mirrored."""
+
+
 class Outcome(msgspec.Struct):
     """What a task has committed, and how it ended."""
 
     unit: Unit
-    state: str = "done"
+    state: str = State.DONE
     """A member of `State`."""
     sentence: str = ""
     position: int = -1
@@ -57,20 +71,6 @@ class Outcome(msgspec.Struct):
     """Time of the newest record mirrored, -1 where there was none."""
     drained: bool = False
     """There was nothing more to read, wherever the planned end is: compaction removed the last offsets."""
-
-
-class State:
-    """How a task ended."""
-
-    DONE: Final = "done"
-    RETRY: Final = "retry"
-    """Something is away for a moment."""
-    PAUSED: Final = "paused"
-    """Somebody must do something; other partitions go on."""
-    FENCED: Final = "fenced"
-    """Another mirror of the same partition is at work."""
-    STOPPED: Final = "stopped"
-    """The source is no longer what was mirrored."""
 
 
 def target_name(rename: str, source: str, topic: str) -> str:
