@@ -1,7 +1,7 @@
 """What the master says of used traffic and storage: one record per point, instance and interval.
 
-JSON on topic `usage` of the system instance, keyed by instance id. Counters of one boot id only grow, so the
-totals carry the truth: bytes of a record that was lost are the difference between its neighbours.
+Topic `usage` of the system instance has them as `contracts/usage_batches.py` says. Counters of one boot id
+only grow, so the totals carry the truth: what a lost record had is the difference between its neighbours.
 Times are epoch ms of the master, rates bytes/s of Kafka frames on the wire.
 """
 
@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-USAGE_VERSION: Final = 1
+USAGE_VERSION: Final = 2
 USAGE_TOPIC: Final = "usage"
 """The system instance's own name of the topic."""
 
@@ -25,6 +25,9 @@ INTERVAL_MS_MAX: Final = 300_000
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Identifier = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+Grid = Annotated[int, msgspec.Meta(ge=INTERVAL_MS_MIN, le=INTERVAL_MS_MAX)]
+COUNT_MAX: Final = 2**62
+"""No number is larger: two of them can be added up."""
 
 
 class UsageRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -47,7 +50,7 @@ class UsageRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     instance_id: Identifier
     interval_start_ms: Count
     interval_ms: Annotated[int, msgspec.Meta(ge=1, le=INTERVAL_MS_MAX)]
-    grid_ms: Annotated[int, msgspec.Meta(ge=INTERVAL_MS_MIN, le=INTERVAL_MS_MAX)] = INTERVAL_MS_DEFAULT
+    grid_ms: Grid = INTERVAL_MS_DEFAULT
     """The usage interval in force: whole intervals begin and end on its multiples."""
     produce_bytes: Count
     consume_bytes: Count

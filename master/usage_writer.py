@@ -5,15 +5,16 @@ in time is counted, logged once, and recovered from the totals of later records.
 the caller's thread.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import chain
 from typing import Any, Final
 
-import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from contracts.names import SYSTEM_INSTANCE_ID, physical_name
+from contracts.usage_batches import by_message, encoded
 from contracts.usage_records import USAGE_TOPIC, UsageRecord
 from runtime.logs import get_logger
 
@@ -44,25 +45,27 @@ class UsageWriter:
         self._has_failed_for_good = False
         self._is_failing = False
         self._waiting: list[UsageRecord] = []
-        self._pending: dict[str, UsageRecord] = {}
+        self._pending: dict[int, list[UsageRecord]] = {}
+        """By the number of their message."""
+        self._messages = 0
         self.counts: Counter[str] = Counter(written=0, failed=0)
         """Records by outcome; read from the metrics thread."""
 
     @property
     def pending(self) -> list[UsageRecord]:
         """What is not known to be written yet."""
-        return [*self._pending.values(), *self._waiting]
+        return [*chain.from_iterable(self._pending.values()), *self._waiting]
 
     def write(self, records: Iterable[UsageRecord]) -> None:
         """Give records to the producer, and take what it has to say. Call it once a period at least."""
         self._waiting.extend(records)
         self._take_brokers()
         if self._producer is not None:
-            waiting, self._waiting = self._waiting, []
-            for position, record in enumerate(waiting):
-                if not self._produce(self._producer, record):
-                    self._waiting = waiting[position:]
-                    break
+            left = deque(by_message(self._waiting))
+            under_way = sum(map(len, self._pending.values()))
+            while left and under_way < PENDING_MAX and self._produce(self._producer, left[0]):
+                under_way += len(left.popleft())
+            self._waiting = [*chain.from_iterable(left)]
             self._producer.poll(0)
         if len(self._waiting) > PENDING_MAX:
             dropped = self._waiting[:-PENDING_MAX]
@@ -106,33 +109,35 @@ class UsageWriter:
             **self._login(),
         }
 
-    def _produce(self, producer: Producer, record: UsageRecord) -> bool:
-        """Whether the producer took it; it does not when its buffer is full or it has failed for good."""
+    def _produce(self, producer: Producer, records: list[UsageRecord]) -> bool:
+        """Whether the producer took what one message holds; it does not when so many wait in it that it is
+        full, or when it has failed for good.
+        """
+        number = self._messages
         try:
             producer.produce(
                 self._topic,
-                msgspec.json.encode(record),
-                key=record.instance_id,
-                on_delivery=partial(self._delivered, producer, record),
+                encoded(records),
+                key=records[0].point,
+                on_delivery=partial(self._delivered, producer, number),
             )
         except BufferError:
             return False
         except KafkaException as error:
             self._on_error(error.args[0])
             return False
-        self._pending[record.id] = record
+        self._pending[number] = records
+        self._messages += 1
         return True
 
-    def _delivered(
-        self, producer: Producer, record: UsageRecord, error: KafkaError | None, _: Message
-    ) -> None:
+    def _delivered(self, producer: Producer, number: int, error: KafkaError | None, _: Message) -> None:
         if producer is not self._producer:
             return  # of one that was given up: its records go out again
-        self._pending.pop(record.id, None)
+        records = self._pending.pop(number)
         if error is not None:
-            self._fail([record], str(error))
+            self._fail(records, str(error))
             return
-        self.counts["written"] += 1
+        self.counts["written"] += len(records)
         if self._is_failing:
             self._is_failing = False
             _log.info("usage records are written again")

@@ -14,7 +14,8 @@ import msgspec
 
 from contracts.billing import HOUR_MS
 from contracts.names import SYSTEM_INSTANCE_ID
-from contracts.usage_records import USAGE_VERSION, UsageRecord
+from contracts.usage_batches import OtherVersionError, decoded
+from contracts.usage_records import UsageRecord
 from runtime.clock import epoch_ms
 from runtime.logs import get_logger
 from tenants.backend import usage_topic
@@ -57,7 +58,6 @@ class UsageCounter:
         self._read = read
         self._cluster_of = cluster_of
         self._office = office
-        self._decoder = msgspec.json.Decoder(UsageRecord)
         self._forgot_ms = 0
         self._is_failing = False
         self._told: dict[int, str] = {}
@@ -139,18 +139,17 @@ class UsageCounter:
             _log.warning("usage records are not counted", why=unfit.value, records=tally.unfit[unfit])
 
     def _records(self, read: Sequence[Values]) -> tuple[list[UsageRecord], int]:
-        """What can be read, and how many cannot."""
+        """What can be read, and how many cannot; of a message that cannot nobody knows how many it has."""
         records: list[UsageRecord] = []
         unreadable = 0
         for value in (value for one in read for value in one.values):
             try:
-                record = self._decoder.decode(value)
-            except msgspec.MsgspecError:
+                found = decoded(value)
+            except (msgspec.MsgspecError, OtherVersionError):
                 unreadable += 1
                 continue
             # a text with NUL is none that a database takes
-            if record.version == USAGE_VERSION and "\0" not in record.boot_id + record.instance_id:
-                records.append(record)
-            else:
-                unreadable += 1
+            fits = [one for one in found.records() if "\0" not in one.boot_id + one.instance_id]
+            unreadable += len(found.instance_id) - len(fits)
+            records += fits
         return records, unreadable

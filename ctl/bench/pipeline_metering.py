@@ -16,7 +16,8 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from deltalake import write_deltalake
 
 from contracts.billing import DAY_MS, SLOT_MS
-from contracts.usage_records import USAGE_TOPIC
+from contracts.usage_batches import COLUMNS, OF_RUN
+from contracts.usage_records import USAGE_TOPIC, USAGE_VERSION
 from ctl.bench import servers
 from ctl.bench.measure import Say, Spread, cpu_seconds, seconds_of
 from ctl.bench.random_records import create_topics, produce
@@ -90,6 +91,7 @@ class _MeteringBench:
         self._rounds = 0
         self._rows = _PAIRS * minutes
         self.records = self._rows + -(-self._rows // _REPEATED)
+        self._messages = 2 * _POINTS * minutes
 
     def fill(self) -> None:
         """Make the records."""
@@ -98,7 +100,7 @@ class _MeteringBench:
         produce(self._source.bootstrap, _messages(0, self._rows, every=_REPEATED))
 
     def read(self) -> float:
-        """Seconds of a consumer for every record, which does nothing with them."""
+        """Seconds of a consumer for every message, which does nothing with them."""
         consumer = Consumer(
             {
                 "bootstrap.servers": self._source.bootstrap,
@@ -107,14 +109,14 @@ class _MeteringBench:
                 "log_level": 0,
             }
         )
-        started, records = time.perf_counter(), 0
+        started, messages = time.perf_counter(), 0
         try:
             consumer.assign([TopicPartition(USAGE_TOPIC, each, 0) for each in range(_PARTITIONS)])
-            while records < self.records:
-                found = consumer.consume(min(_READ_AT_ONCE, self.records - records), _READ_S)
+            while messages < self._messages:
+                found = consumer.consume(min(_READ_AT_ONCE, self._messages - messages), _READ_S)
                 if not found or (error := next((one.error() for one in found if one.error()), None)):
-                    raise KafkaException(error) if found else RuntimeError("the topic's records do not come")
-                records += len(found)
+                    raise KafkaException(error) if found else RuntimeError("the topic's messages do not come")
+                messages += len(found)
             return time.perf_counter() - started
         finally:
             consumer.close()
@@ -204,12 +206,15 @@ def _write(table: Table, query: str) -> None:
 
 
 def _messages(first: int, end: int, every: int = 1) -> Iterator[tuple[str, int, bytes]]:
-    """Records of `_records` as they come in."""
+    """Records of `_records` as they come in: of each point a message a minute."""
+    lists = ", ".join(f"{name} := list({name} order by n)" for name in COLUMNS)
     with duckdb.connect() as database:
-        record = ", ".join(f"{name} := {name}" for name in USAGE_RECORD.names)
         made = database.sql(
-            f"""select i % {_PARTITIONS} as place, to_json(struct_pack({record})) as value
-            from ({_records(_START_MS, first, end)}) where n % {every} = 0 order by n"""
+            f"""select any_value(node_id) % {_PARTITIONS} as place, to_json(struct_pack(
+                {", ".join(f"{name} := any_value({name})" for name in ("version", *OF_RUN))},
+                instance_id := list(instance_id order by n), columns := struct_pack({lists}))) as value
+            from ({_records(_START_MS, first, end)}) where n % {every} = 0
+            group by boot_id, interval_start_ms order by interval_start_ms, boot_id"""
         )
         for batch in made.to_arrow_reader(_ROWS_AT_ONCE):
             for place, value in zip(*(column.to_pylist() for column in batch.columns), strict=True):
@@ -237,7 +242,7 @@ def _records(start_ms: int, first: int, end: int) -> str:
         "stored_bytes": "used * (m + 1)",
         "stored_byte_ms": f"used * (m + 1) * {_MINUTE_MS}",
         "sent_at_ms": f"interval_start_ms + {_MINUTE_MS + 100}",
-        "version": "1",
+        "version": str(USAGE_VERSION),
     }
     columns = ", ".join(f"{known.get(name, 'used % 1000')} as {name}" for name in USAGE_RECORD.names)
     return f"""

@@ -3,10 +3,10 @@
 import time
 from typing import Final
 
-import msgspec
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from contracts.usage_records import USAGE_TOPIC, UsageRecord
+from contracts.usage_batches import decoded, encoded
+from contracts.usage_records import USAGE_TOPIC
 from ctl.errors import CommandError
 
 _ANSWER_S: Final = 30.0
@@ -57,9 +57,9 @@ class UsageCopy:
             raise CommandError(f"topic {USAGE_TOPIC} of the demo's instance does not answer")
 
     def _take(self, key: bytes | None, value: bytes | None) -> None:
-        if key != self._instance_id.encode() or value is None:
-            return
-        record = msgspec.json.decode(value, type=UsageRecord)
-        self.produced_bytes += record.produce_bytes
-        self.consumed_bytes += record.consume_bytes
-        self._producer.produce(USAGE_TOPIC, value, key)
+        assert value is not None, "the master sends none without"
+        mine = [one for one in decoded(value).records() if one.instance_id == self._instance_id]
+        self.produced_bytes += sum(one.produce_bytes for one in mine)
+        self.consumed_bytes += sum(one.consume_bytes for one in mine)
+        if mine:
+            self._producer.produce(USAGE_TOPIC, encoded(mine), key)

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from random import Random
 from typing import Final
 
-import msgspec
 from confluent_kafka import Producer
 
+from contracts.usage_batches import by_message, encoded
 from contracts.usage_records import INTERVAL_MS_MAX, USAGE_TOPIC, UsageRecord, record_id
 from ctl.errors import CommandError
 
@@ -92,15 +92,15 @@ def send_history(bootstrap_servers: str, records: Iterator[UsageRecord]) -> int:
         {"bootstrap.servers": bootstrap_servers, "enable.idempotence": True, "linger.ms": 20, "log_level": 0}
     )
     count = 0
-    for record in records:
+    for together in by_message(records):
         producer.produce(
             USAGE_TOPIC,
-            msgspec.json.encode(record),
-            record.instance_id.encode(),
+            encoded(together),
+            together[0].point,
             on_delivery=lambda error, _: faults.append(error.str()) if error is not None else None,
         )
         producer.poll(0)
-        count += 1
+        count += len(together)
     left = producer.flush(_FLUSH_S)
     if faults or left:
         raise CommandError(

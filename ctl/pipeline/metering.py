@@ -26,14 +26,14 @@ class Metered(NamedTuple):
 
 
 def ingest_into(
-    run: JobRun, bootstrap: str | None = None, records_per_batch_max: int | None = None
+    run: JobRun, bootstrap: str | None = None, messages_per_batch_max: int | None = None
 ) -> "IngestFigures":
     """Records of topic `usage`, through the system instance's own vport.
 
     Raises: CommandError, PipelineError.
     """
     from pipeline.ingest.offsets import KafkaSource
-    from pipeline.metering.ingest import RECORDS_PER_BATCH_MAX, ingest
+    from pipeline.metering.ingest import MESSAGES_PER_BATCH_MAX, ingest
 
     if bootstrap is None:
         system = run.instance(SYSTEM_INSTANCE_ID)
@@ -49,7 +49,7 @@ def ingest_into(
         KafkaSource(bootstrap),
         run.progress,
         now_ms=epoch_ms,
-        records_per_batch_max=records_per_batch_max or RECORDS_PER_BATCH_MAX,
+        messages_per_batch_max=messages_per_batch_max or MESSAGES_PER_BATCH_MAX,
     )
 
 

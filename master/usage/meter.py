@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from contracts.quota import InstanceTraffic
 from contracts.specs import InstanceSpec
-from contracts.usage_records import UsageRecord, record_id
+from contracts.usage_records import COUNT_MAX, UsageRecord, record_id
 
 ELAPSED_MS_MIN: Final = 100
 """Reports closer together are judged as if they were this far apart: a hiccup is not a peak."""
@@ -157,7 +157,7 @@ class Meter:
             consume_throttled_ms=used[5],
             refused=used[6],
             stored_bytes=self.stored_bytes,
-            stored_byte_ms=self.stored_byte_ms,
+            stored_byte_ms=min(self.stored_byte_ms, COUNT_MAX),
             produce_peak_bytes_per_s=self.produce_peak_bytes_per_s,
             consume_peak_bytes_per_s=self.consume_peak_bytes_per_s,
             produce_rate_bytes_per_s=self.produce_rate_bytes_per_s,

@@ -60,15 +60,19 @@ class Consumed(NamedTuple):
 
 
 def consume(
-    offsets: SourceOffsets, topic: Topic, waiting: Sequence[PartitionRange], records_max: int
+    offsets: SourceOffsets,
+    topic: Topic,
+    waiting: Sequence[PartitionRange],
+    records_max: int,
+    bytes_max: int = BYTES_MAX,
 ) -> Iterator[Consumed]:
-    """Everything of one range per partition, in batches of at most so many records.
+    """Everything of one range per partition, in batches of at most so many records, of so many bytes about.
 
     A batch ends where its records do, and its ranges say where that is. Each is given out only after its
     topic was found to be the same one still.
     Raises: PipelineError where records are gone before they are read, the topic is gone, or nobody answers.
     """
-    reading = Reading(waiting, records_max)
+    reading = Reading(waiting, records_max, bytes_max)
     watch = Watch(offsets, topic)
     with consuming(offsets.source, topic.name, waiting) as consumer:
         while reading.waiting:

@@ -20,6 +20,7 @@ from pipeline.ingest.commits import IngestTable
 from pipeline.ingest.staging import StagedFile, staged_file
 from pipeline.metering.distinct import KNOWN_COLUMNS, compared
 from pipeline.metering.gaps import PAIR
+from pipeline.metering.messages import read
 from pipeline.metering.records import judged, quarantined, taken
 from pipeline.metering.settle import ADDED, COLUMNS, REPLACED, changes, opened
 from pipeline.schema.usage_records import USAGE_QUARANTINE, USAGE_RAW
@@ -88,13 +89,15 @@ class Batch:
 
         `quarantined_until`: per partition the next offset that the quarantine has not seen.
         """
-        self.database.register("messages", messages)
-        self._make("judged", judged("messages", self.now_ms))
+        found = read(messages)
+        self.database.register("batches", found.batches)
+        self._make("judged", judged("batches", self.now_ms))
         self.database.execute(f"create temp view taken as {taken('judged', **self._stamp)}")
         [(records, accepted, start_ms)] = self.database.sql(
             """select count(*), count(*) filter (reason is null),
             min(interval_start_ms) filter (reason is null) from judged"""
         ).fetchall()
+        records += found.unreadable.num_rows
         since_ms = heard_until_ms - LATE_MS
         since_ms = max(0, min(since_ms, start_ms or since_ms) - NEIGHBOUR_MS)
         # Rows of no length are no neighbours: they take back bytes, or stand for nothing any more.
@@ -102,7 +105,7 @@ class Batch:
         self._make("told", compared("taken", "near"))
         self.database.execute(
             f"""create temp view fresh as select {COLUMNS} from taken semi join
-            (from told where not is_duplicate) using (kafka_partition, kafka_offset)"""
+            (from told where not is_duplicate) using (kafka_partition, kafka_offset, nth)"""
         )
         [(rows, gaps, unsettled)] = self.database.sql(
             """select count(*) filter (not is_duplicate), count(*) filter (has_gap),
@@ -110,7 +113,7 @@ class Batch:
         ).fetchall()
         beside = self._changes(since_ms, bool(unsettled)) if gaps or unsettled else {}
         days = sorted({str(day) for change, day in beside if change != ADDED})
-        rejected = self._rejected(quarantined_until) if accepted < records else []
+        rejected = self._rejected(messages, found.unreadable, quarantined_until) if accepted < records else []
         added = sum(count for (change, _), count in beside.items() if change == ADDED)
         figures = IngestFigures(
             records=records,
@@ -143,14 +146,18 @@ class Batch:
 
     # -- beside the records themselves --------------------------------------------------------------------
 
-    def _rejected(self, quarantined_until: Mapping[int, int]) -> list[StagedFile]:
+    def _rejected(
+        self, messages: pa.Table, unreadable: pa.Table, quarantined_until: Mapping[int, int]
+    ) -> list[StagedFile]:
         """What is not taken. What the quarantine has is left out."""
         seen = " or ".join(
             f"(kafka_partition = {partition} and kafka_offset < {offset})"
             for partition, offset in quarantined_until.items()
         )
-        new = f"(from judged where not ({seen or 'false'}))"
-        return self._stage(quarantined(new, "messages", **self._stamp), USAGE_QUARANTINE)
+        self.database.register("messages", messages)
+        self.database.register("unreadable", unreadable)
+        query = quarantined("judged", "messages", "unreadable", **self._stamp, new=f"not ({seen or 'false'})")
+        return self._stage(query, USAGE_QUARANTINE)
 
     def _changes(self, since_ms: int, is_unsettled: bool) -> dict[tuple[str, date], int]:
         """Make `beside`: rows that are recovered or change, and what becomes of them; returns how many.

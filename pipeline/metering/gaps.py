@@ -7,7 +7,7 @@ id that its record would have, and the rows' sum is what is missing, to the byte
 
 from typing import Final
 
-from contracts.usage_records import INTERVAL_MS_MAX
+from contracts.usage_records import COUNT_MAX, INTERVAL_MS_MAX
 from pipeline.metering.records import OLD_MS, bytes_per_s_max
 from pipeline.schema.usage_records import USAGE_RAW
 
@@ -18,7 +18,6 @@ FINE_MS: Final = 6 * 3600 * 1000
 _DIRECTIONS: Final = ("produce", "consume")
 _JUDGED_MS_MIN: Final = 60_000
 """The shortest time over which missing bytes are judged to be possible."""
-_NUMBER_MAX: Final = 2**62
 _LONG_MAX: Final = 2**63 - 1
 _NOT_KNOWN: Final = (
     *("produce_requests", "consume_requests", "produce_throttled_ms", "consume_throttled_ms"),
@@ -125,7 +124,7 @@ def _filled() -> dict[str, str]:
         "interval_start_ms": "start_ms",
         "interval_ms": "length_ms",
         "stored_bytes": "gap_stored_bytes",
-        "stored_byte_ms": f"case when {stored} > {_LONG_MAX} then {_NUMBER_MAX} else ({stored})::bigint end",
+        "stored_byte_ms": f"case when {stored} > {_LONG_MAX} then {COUNT_MAX} else ({stored})::bigint end",
         "partitions_led": "gap_partitions_led",
         "interval_start": "make_timestamp_ms(start_ms)",
         "recovered": "true",

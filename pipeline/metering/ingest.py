@@ -30,8 +30,9 @@ from pipeline.schema import usage_records as schema
 
 JOB: Final = "meter"
 JOB_VERSION: Final = "1"
-RECORDS_PER_BATCH_MAX: Final = 400_000
-"""Of 1 kB each they take a few hundred MB here, and as much of DuckDB's part of the memory."""
+MESSAGES_PER_BATCH_MAX: Final = 400_000
+_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Of messages: some 300,000 records, which take a few hundred MB here and as much of DuckDB's memory."""
 _HEARD: Final = "heard_until_ms"
 _LEASE_WAIT_S: Final = 5.0
 
@@ -123,7 +124,7 @@ def ingest(
     progress: Progress | None = None,
     *,
     now_ms: Callable[[], int],
-    records_per_batch_max: int = RECORDS_PER_BATCH_MAX,
+    messages_per_batch_max: int = MESSAGES_PER_BATCH_MAX,
 ) -> IngestFigures:
     """Bring the tables up to the topic's ends as they are now.
 
@@ -141,7 +142,7 @@ def ingest(
         total = IngestFigures()
         gaps, done, size_bytes = plan.gaps, 0, 0
         progress.planned(total_offsets(plan.ranges))
-        for batch in consume(offsets, topic, plan.ranges, records_per_batch_max):
+        for batch in consume(offsets, topic, plan.ranges, messages_per_batch_max, _BYTES_MAX):
             total += tables.take(batch.messages, batch.ranges, gaps, now_ms=now_ms())
             gaps = ()
             done += total_offsets(batch.ranges)

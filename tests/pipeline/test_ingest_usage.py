@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from contracts.usage_batches import COLUMNS, encoded
 from contracts.usage_records import UsageRecord
 from pipeline.ingest.commits import IngestTable
 from pipeline.layout import PipelineLayout
@@ -22,8 +23,13 @@ def table(layout: PipelineLayout) -> UsageTopicTable:
     return UsageTopicTable(layout)
 
 
-def changed(record: Any, **changes: Any) -> bytes:
-    return msgspec.json.encode(msgspec.to_builtins(record) | changes)
+def changed(**changes: Any) -> bytes:
+    """A message of one record, changed: a column by its name, or what is the same of all of them."""
+    message = msgspec.json.decode(encoded([a_record(5, 1, 1)]))
+    for name, value in changes.items():
+        at = message["columns"] if name in COLUMNS else message
+        at[name] = [value] if name in COLUMNS else value
+    return msgspec.json.encode(message)
 
 
 def column(rows: Rows, name: str) -> list[Any]:
@@ -197,45 +203,66 @@ def test_any_order_and_loss_comes_out_at_the_totals(history: History) -> None:
     assert sum(column(rows, "stored_byte_ms")) == 40 * MINUTE_MS * 1000
 
 
-BAD: dict[str, tuple[bytes, str]] = {
+UNREADABLE: dict[str, tuple[bytes, str]] = {
     "no JSON": (b"\x00\xff{", "schema"),
     "empty": (b"", "schema"),
     "a list": (b"[1, 2]", "schema"),
     "not an object": (b"17", "schema"),
-    "a field is missing": (b'{"id": "x"}', "schema"),
-    "a text for a number": (changed(a_record(5, 1, 1), produce_bytes="many"), "schema"),
-    "a fraction": (changed(a_record(5, 1, 1), produce_bytes=1.5), "schema"),
-    "null": (changed(a_record(5, 1, 1), boot_id=None), "schema"),
-    "another version": (changed(a_record(5, 1, 1), version=2), "version"),
-    "another id": (changed(a_record(5, 1, 1), id="b1/other/1"), "schema"),
-    "negative": (changed(a_record(5, 1, 1), consume_bytes=-1), "negative"),
-    "too large for 64 bits": (changed(a_record(5, 1, 1), stored_bytes=2**63), "schema"),
-    "overflowing": (changed(a_record(5, 1, 1), stored_byte_ms=2**63 - 1), "overflow"),
-    "no time": (changed(a_record(5, 1, 1), interval_ms=0), "impossible"),
-    "in the future": (msgspec.json.encode(a_record(5, 1, 1, start_ms=NOW_MS + 6 * MINUTE_MS)), "clock"),
-    "at the end of time": (msgspec.json.encode(a_record(5, 1, 1, start_ms=2**61)), "clock"),
-    "long ago": (msgspec.json.encode(a_record(5, 1, 1, start_ms=NOW_MS - 46 * 86_400_000)), "clock"),
-    "more than was ever counted": (changed(a_record(5, 9, 8)), "impossible"),
-    "faster than a port": (changed(a_record(5, 10**12, 10**12)), "impossible"),
+    "fields are missing": (b'{"version": 2}', "schema"),
+    "a record of its own": (msgspec.json.encode(a_record(5, 1, 1)), "schema"),
+    "a text for a number": (changed(produce_bytes="many"), "schema"),
+    "a fraction": (changed(produce_bytes=1.5), "schema"),
+    "negative": (changed(consume_bytes=-1), "schema"),
+    "too large for 64 bits": (changed(stored_bytes=2**63), "schema"),
+    "null": (changed(boot_id=None), "schema"),
+    "no name": (changed(instance_id=[""]), "schema"),
+    "more names than numbers": (changed(instance_id=["a", "b"]), "schema"),
+    "a column is missing": (changed(columns={}), "schema"),
+    "half of a character": (changed().replace(b"broker-1", b"\\ud800"), "schema"),
+    "another version": (changed(version=1), "version"),
+    "a version that is no number": (changed(version="x"), "schema"),
+}
+UNTRUE: dict[str, tuple[UsageRecord, str]] = {
+    "overflowing": (a_record(5, 1, 1, stored_byte_ms=2**63 - 1), "overflow"),
+    "no time": (a_record(6, 1, 1, interval_ms=0), "impossible"),
+    "longer than any": (a_record(6, 1, 1, interval_ms=300_001, boot_id="b2"), "impossible"),
+    "in the future": (a_record(5, 1, 1, start_ms=NOW_MS + 6 * MINUTE_MS), "clock"),
+    "at the end of time": (a_record(5, 1, 1, start_ms=2**61), "clock"),
+    "long ago": (a_record(5, 1, 1, start_ms=NOW_MS - 46 * 86_400_000), "clock"),
+    "more than was ever counted": (a_record(7, 9, 8), "impossible"),
+    "faster than a port": (a_record(8, 10**12, 10**12), "impossible"),
 }
 
 
-def test_what_cannot_be_true_is_quarantined_with_its_bytes(table: UsageTopicTable) -> None:
+def test_what_cannot_be_true_is_quarantined(table: UsageTopicTable) -> None:
+    """Of a message that is none all bytes, of one that is each record that lies."""
     good = a_run([100, 200])
-    figures = table.take([good[0], *(value for value, _ in BAD.values()), good[1]])
-    assert (figures.rows, figures.quarantined) == (2, len(BAD))
+    lies = [record for record, _ in UNTRUE.values()]
+    figures = table.take([good[0], *lies, good[1], *(value for value, _ in UNREADABLE.values())])
+    assert (figures.rows, figures.quarantined) == (2, len(UNTRUE) + len(UNREADABLE))
+    assert figures.records == 2 + figures.quarantined
     rows = table.quarantine()
-    told = {name: row["reason"] for name, row in zip(BAD, rows, strict=True)}
-    assert told == {name: reason for name, (_, reason) in BAD.items()}
-    assert [bytes(row["value"]) for row in rows] == [value for value, _ in BAD.values()]
-    assert all(row["error"] for row in rows)
+    assert all(row["error"] and row["key"] for row in rows)
+    unreadable = {bytes(row["value"]): row["reason"] for row in rows if row["id"] is None}
+    assert unreadable == dict(UNREADABLE.values())
+    untrue = {row["id"]: row for row in rows if row["id"] is not None}
+    assert {each: row["reason"] for each, row in untrue.items()} == {
+        record.id: reason for record, reason in UNTRUE.values()
+    }
+    for record in lies:
+        row = untrue[record.id]
+        assert msgspec.json.decode(row["value"]) == msgspec.to_builtins(record)
+        assert (row["instance_id"], row["interval_start_ms"]) == (
+            record.instance_id,
+            record.interval_start_ms,
+        )
     assert [row["produce_bytes"] for row in table.rows()] == [100, 200]
 
 
 def test_a_batch_that_was_killed_between_its_commits_is_quarantined_once(
     table: UsageTopicTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    values = [msgspec.json.encode(a_record(0, 5, 5)), b"nonsense"]
+    values = [encoded([a_record(0, 5, 5)]), b"nonsense"]
     append = IngestTable.append
 
     def killed(self: IngestTable, *arguments: Any, **options: Any) -> None:

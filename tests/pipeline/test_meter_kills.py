@@ -10,7 +10,7 @@ import random
 import signal
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from contracts.usage_batches import by_message, encoded
 from contracts.usage_records import USAGE_TOPIC, UsageRecord
 from pipeline.ingest.consume import MESSAGES
 from pipeline.ingest.offsets import Topic
@@ -28,11 +29,12 @@ from pipeline.metering.ingest import UsageIngest
 from tests.integration.stack import Stack, running_stack
 from tests.pipeline.killed import KilledJob, seeded
 from tests.pipeline.topics import Record, Topics
-from tests.pipeline.usage_topic import NOW_MS, UsageTopicTable, a_record, a_run
+from tests.pipeline.usage_topic import NOW_MS, UsageTopicTable, a_record, a_run, messages_of
 
 INSTANCES: Final = 12
 POINTS: Final = 3
 MINUTES: Final = 400
+_ROUND: Final = 100
 TABLES: Final = "pipeline/tables/usage*"
 
 
@@ -57,9 +59,7 @@ _BATCHES: Final = (
     ],
     [a_record(_DAY + 10, 3, 2503), a_record(2, 1, 13, boot_id="b2"), b""],
 )
-_VALUES: Final = [
-    [one if isinstance(one, bytes) else msgspec.json.encode(one) for one in batch] for batch in _BATCHES
-]
+_VALUES: Final = [messages_of(batch) for batch in _BATCHES]
 
 
 def take_all(root: Path, step: int | None) -> None:
@@ -149,9 +149,12 @@ def month_of(generator: random.Random) -> list[UsageRecord]:
     return sorted([*once, *generator.sample(once, len(once) // 10)], key=lambda each: each.sent_at_ms)
 
 
-def keyed(record: UsageRecord) -> Record:
-    key = record.instance_id
-    return Record(msgspec.json.encode(record), key.encode(), int(key[1:]) % 4)
+def messages(records: Sequence[UsageRecord]) -> Iterator[Record]:
+    """As masters write them: round after round, of each point what it told of."""
+    for first in range(0, len(records), _ROUND):
+        for together in by_message(records[first : first + _ROUND]):
+            point = together[0].point
+            yield Record(encoded(together), point.encode(), int(point[-1]) % 4)
 
 
 @pytest.mark.timeout(900)
@@ -162,14 +165,14 @@ def test_metering_that_is_killed_again_and_again(own_stack: Stack) -> None:
     topics = Topics(bootstrap)
     topics.create(USAGE_TOPIC, partitions=4)
     half = len(records) // 2
-    never = [keyed(one) for one in a_run([10**6] * 50, boot_id="aborted", instance_id=f"i{1:011}")]
-    topics.produce(USAGE_TOPIC, map(keyed, records[:half]), **{"transactional.id": "master"})
+    never = [*messages(a_run([10**6] * 50, boot_id="aborted", instance_id=f"i{1:011}"))]
+    topics.produce(USAGE_TOPIC, messages(records[:half]), **{"transactional.id": "master"})
     topics.abort(USAGE_TOPIC, never)
-    topics.produce(USAGE_TOPIC, map(keyed, records[half:]))
+    topics.produce(USAGE_TOPIC, messages(records[half:]))
     topics.abort(USAGE_TOPIC, never)
     ingest, everything = (
         KilledJob(own_stack.data_dir, TABLES, "meter", *step, "--bootstrap", bootstrap)
-        for step in (("ingest", "--max-records-per-batch", "3000"), ("run",))
+        for step in (("ingest", "--max-messages-per-batch", "90"), ("run",))
     )
     for job, commits_max in ((ingest, 0), (ingest, 2), (ingest, 1), (everything, 1), (everything, 3)):
         job.start()
@@ -178,7 +181,7 @@ def test_metering_that_is_killed_again_and_again(own_stack: Stack) -> None:
     everything.finish()
     layout = PipelineLayout(own_stack.data_dir)
     must_add_up(layout, records)
-    must_be_read_once(layout)
+    must_be_read_once(layout, len([*messages(records)]) + 2 * len(never))
     everything.start()
     again = everything.finish()
     assert (again["ingest"]["rows"], again["rollup"]["hours"], again["bills"]["bills"]) == (0, 0, 0)
@@ -199,14 +202,14 @@ def must_add_up(layout: PipelineLayout, records: list[UsageRecord]) -> None:
     assert len(slots) == INSTANCES * MINUTES // 5, "a slot is there twice, or missing"
 
 
-def must_be_read_once(layout: PipelineLayout) -> None:
-    """Commits follow one another, of all partitions, to the markers at the ends."""
+def must_be_read_once(layout: PipelineLayout, sent: int) -> None:
+    """Commits follow one another, of all partitions, to the markers behind all messages."""
     reached = dict.fromkeys(range(4), 0)
     for entry in reversed(DeltaTable(layout.table("usage_raw")).history()):
         for partition, start, end in msgspec.json.decode(entry.get("userMetadata", "{}")).get("ranges", []):
             assert reached[partition] == start < end
             reached[partition] = end
-    assert sum(reached.values()) > INSTANCES * POINTS * MINUTES + 2 * 50
+    assert sum(reached.values()) > sent
 
 
 def read(layout: PipelineLayout, table: str) -> pa.Table:

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-import msgspec
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from contracts.usage_batches import by_message, encoded
 from contracts.usage_records import UsageRecord, record_id
 from pipeline.ingest.consume import MESSAGES
 from pipeline.ingest.offsets import Topic
@@ -72,6 +72,13 @@ def a_run(amounts: Sequence[int], **changes: Any) -> list[UsageRecord]:
     return made
 
 
+def messages_of(records: Iterable[UsageRecord | bytes]) -> list[bytes]:
+    """What a master writes of records; bytes are messages as they are."""
+    given = list(records)
+    told = map(encoded, by_message(one for one in given if not isinstance(one, bytes)))
+    return [*told, *(one for one in given if isinstance(one, bytes))]
+
+
 class UsageTopicTable:
     """`usage_raw` fed without Kafka: each `take` is a batch of one partition."""
 
@@ -81,7 +88,7 @@ class UsageTopicTable:
 
     def take(self, records: Iterable[UsageRecord | bytes], *, now_ms: int = NOW_MS) -> IngestFigures:
         """One batch, by another process each time as far as the tables can tell."""
-        values = [one if isinstance(one, bytes) else msgspec.json.encode(one) for one in records]
+        values = messages_of(records)
         first, self.offset = self.offset, self.offset + len(values)
         return self.take_again(first, values, now_ms=now_ms)
 

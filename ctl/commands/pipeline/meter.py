@@ -33,14 +33,15 @@ Bootstrap = Annotated[
 def ingest(
     start_job: OperatorJob,
     bootstrap: Bootstrap = None,
-    records_max: Annotated[
-        int | None, typer.Option("--max-records-per-batch", min=1, metavar="N", help="Records of one commit.")
+    messages_max: Annotated[
+        int | None,
+        typer.Option("--max-messages-per-batch", min=1, metavar="N", help="Kafka's messages of one commit."),
     ] = None,
 ) -> Answer:
     """Bring new usage records into table usage_raw: each once, gaps recovered, impossible ones set aside."""
     _import_datasets()
     with start_job("meter", "ingest") as run:
-        figures = ingest_into(run, bootstrap, records_max)
+        figures = ingest_into(run, bootstrap, messages_max)
     return in_facts(asdict(figures), _ingested(figures))
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import msgspec
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from contracts.names import SYSTEM_INSTANCE_ID
+from contracts.usage_batches import decoded
 from contracts.usage_records import USAGE_TOPIC, UsageRecord, record_id
 from tests.integration.stack import Stack
 
@@ -106,11 +106,12 @@ def read(bootstrap: str) -> list[UsageRecord]:
             message = consumer.poll(10)
             assert message is not None
             assert message.error() is None, message.error()
-            record = msgspec.json.decode(message.value(), type=UsageRecord)
-            assert message.key() == record.instance_id.encode()
-            assert record.id == record_id(record.boot_id, record.instance_id, record.interval_start_ms)
-            if record.id not in found or found[record.id].interval_ms < record.interval_ms:
-                found[record.id] = record
+            batch = decoded(message.value())
+            assert message.key() == batch.point.encode()
+            for record in batch.records():
+                assert record.id == record_id(record.boot_id, record.instance_id, record.interval_start_ms)
+                if record.id not in found or found[record.id].interval_ms < record.interval_ms:
+                    found[record.id] = record
             if message.offset() + 1 >= left.get(message.partition(), 2**63):
                 del left[message.partition()]
     finally:

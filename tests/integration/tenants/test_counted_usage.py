@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import httpx
-import msgspec
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from contracts.names import SYSTEM_INSTANCE_ID
-from contracts.usage_records import USAGE_TOPIC, UsageRecord
+from contracts.usage_batches import decoded
+from contracts.usage_records import USAGE_TOPIC
 from tests.integration.stack import Stack, running_stack
 
 _PATIENCE_S: Final = 120.0
@@ -76,9 +76,9 @@ def _recorded(stack: Stack, instance: dict[str, Any]) -> int:
             message = consumer.poll(30)
             assert message is not None and message.error() is None
             low = int(message.offset()) + 1
-            record = msgspec.json.decode(message.value(), type=UsageRecord)
-            if record.instance_id == instance["id"]:
-                totals[record.boot_id] = max(totals[record.boot_id], record.produce_bytes_total)
+            for record in decoded(message.value()).records():
+                if record.instance_id == instance["id"]:
+                    totals[record.boot_id] = max(totals[record.boot_id], record.produce_bytes_total)
     consumer.close()
     return totals.total()
 

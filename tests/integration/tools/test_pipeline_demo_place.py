@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-import msgspec
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from contracts.names import SYSTEM_INSTANCE_ID
-from contracts.usage_records import USAGE_TOPIC, UsageRecord
+from contracts.usage_batches import decoded
+from contracts.usage_records import USAGE_TOPIC
 from ctl.console_client import Console
 from ctl.demo.pipeline_acts import provision
 from ctl.demo.pipeline_place import TENANT, DemoPlace
@@ -30,7 +30,7 @@ def boot_ids(bootstrap: str) -> set[str]:
             message = consumer.poll(20)
             assert message is not None
             if message.error() is None:
-                found.add(msgspec.json.decode(message.value(), type=UsageRecord).boot_id)
+                found.add(decoded(message.value()).boot_id)
             else:
                 ended += 1
         return found

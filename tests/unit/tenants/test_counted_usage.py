@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contracts.billing import HOUR_MS, SLOT_MS, PeriodState, PriceBook
-from contracts.usage_records import UsageRecord, record_id
+from contracts.usage_batches import encoded
+from contracts.usage_records import USAGE_VERSION, UsageRecord, record_id
 from tenants.backend.usage_topic import Values
 from tenants.console import Console
 from tenants.rules.costs import month_of
@@ -46,7 +47,7 @@ def _record(start_ms: int, produced: int, total: int, **changes: Any) -> UsageRe
         "grid_ms": MINUTE_MS,
         "produce_bytes": produced,
         "produce_bytes_total": total,
-        "version": 1,
+        "version": USAGE_VERSION,
     }
     return msgspec.convert(values | changes, UsageRecord)
 
@@ -190,7 +191,7 @@ def feed_it(plane: Console, office: SoleOffice) -> Callable[..., Any]:
 
 
 def _bytes(records: list[UsageRecord]) -> list[bytes]:
-    return [msgspec.json.encode(one) for one in records]
+    return [encoded([one]) for one in records]
 
 
 def _stored(store: Store) -> tuple[dict[int, int], dict[int, int]]:
