@@ -1,12 +1,14 @@
-"""The pipeline's jobs in one warm session, part by part."""
+"""The pipeline's jobs part by part, those of Spark in one warm session."""
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 from ctl.bench import (
     pipeline_advice,
+    pipeline_compact,
     pipeline_decode,
     pipeline_lake,
     pipeline_metering,
@@ -22,7 +24,7 @@ from pipeline.spark_at import SparkAt
 INSTANCES: Final = 1_000
 _SCRATCH_BYTES: Final = 4_000_000_000
 
-_PARTS: Final[dict[str, Callable[[Any, int, int, Say], dict[str, object]]]] = {
+_WITH_SPARK: Final[dict[str, Callable[[Any, int, int, Say], dict[str, object]]]] = {
     "lake": lambda spark, rounds, megabytes, say: with_ratios(
         pipeline_lake.measure(spark, rounds, megabytes, say), pipeline_lake.OURS, pipeline_lake.PEERS[1:]
     ),
@@ -36,20 +38,32 @@ _PARTS: Final[dict[str, Callable[[Any, int, int, Say], dict[str, object]]]] = {
         pipeline_mirror.OURS,
         pipeline_mirror.PEERS[1:],
     ),
-    "metering": lambda _spark, rounds, _megabytes, say: pipeline_metering.measure(rounds, say),
-    "advice": lambda _spark, rounds, _megabytes, say: pipeline_advice.measure(rounds, INSTANCES, say),
 }
-PARTS: Final = tuple(_PARTS)
+_WITHOUT: Final[dict[str, Callable[[int, int, Say], dict[str, object]]]] = {
+    "compact": pipeline_compact.measure,
+    "metering": lambda rounds, _megabytes, say: pipeline_metering.measure(rounds, say),
+    "advice": lambda rounds, _megabytes, say: pipeline_advice.measure(rounds, INSTANCES, say),
+}
+PARTS: Final = (*_WITH_SPARK, *_WITHOUT)
 
 
 def run(rounds: int, megabytes: int, say: Say, parts: tuple[str, ...] = PARTS) -> dict[str, object]:
     """The figures. Raises: RuntimeError, OSError."""
+    found: dict[str, object] = {}
+    if with_spark := [each for each in parts if each in _WITH_SPARK]:
+        with _session(say) as spark:
+            found = {each: _WITH_SPARK[each](spark, rounds, megabytes, say) for each in with_spark}
+    return found | {each: _WITHOUT[each](rounds, megabytes, say) for each in parts if each in _WITHOUT}
+
+
+@contextmanager
+def _session(say: Say) -> Iterator[Any]:
     with tempfile.TemporaryDirectory(dir=servers.scratch_parent(_SCRATCH_BYTES)) as name:
         try:
             spark = spark_session(Path(name), say, SparkAt("local[2]", {"spark.driver.memory": "2g"}))
         except PipelineError as error:
             raise RuntimeError(error.sentence) from error
         try:
-            return {part: _PARTS[part](spark, rounds, megabytes, say) for part in parts}
+            yield spark
         finally:
             spark.stop()
