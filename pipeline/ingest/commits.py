@@ -97,11 +97,19 @@ class IngestTable:
         self.path = path
         self._table = table
 
+    @staticmethod
+    def is_there(path: AnyPath) -> bool:
+        """Whether somebody has made it. Raises: PipelineError where nobody can say."""
+        try:
+            return bool(DeltaTable.is_deltatable(str(path)))
+        except (DeltaError, OSError) as error:
+            raise PipelineError(f"table {path} cannot be opened: {store_fault(error)}") from error
+
     @classmethod
     def open(cls, path: AnyPath, spec: TableSpec) -> Self:
         """Open a table; made where there is none. Raises: PipelineError where it is damaged."""
         try:
-            if not DeltaTable.is_deltatable(str(path)):
+            if not cls.is_there(path):
                 path.mkdir(parents=True, exist_ok=True)
                 DeltaTable.create(
                     str(path),

@@ -15,6 +15,9 @@ CLIENT_SETTINGS: Final = {
     "max.poll.records": "10000",
     "fetch.max.bytes": str(64 * 1024 * 1024),
     "receive.buffer.bytes": str(1024 * 1024),
+    # Behind a range's last record the client asks for more by itself, and what Spark asks then waits, on the
+    # same connection, until the broker has given up waiting for some: half a second for each partition.
+    "fetch.max.wait.ms": "10",
     "isolation.level": "read_committed",
     "client.id": "portico-pipeline",
     # What plans a read in Spark's driver cannot be interrupted, and other instances wait for this one.

@@ -51,7 +51,7 @@ def table_lease(table: AnyPath, holder: str, work: str = "", *, wait_s: float = 
     """Hold a table, as `holder` in the words of people.
 
     `work` names what may go on beside the table's loader, and only once at a time: `backfill`.
-    Raises: LeasedError naming who has it; StoreError.
+    Raises: LeasedError naming who has it; PipelineError where the disk or the store does not let us.
     """
     # Delta's readers and VACUUM pass over hidden files.
     name = f".lease-{work}" if work else ".lease"
@@ -63,9 +63,13 @@ def table_lease(table: AnyPath, holder: str, work: str = "", *, wait_s: float = 
         finally:
             lease.give_back()
         return
-    table.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + wait_s
-    with (table / name).open("a+") as lock:
+    try:
+        table.mkdir(parents=True, exist_ok=True)
+        file = (table / name).open("a+")
+    except OSError as error:
+        raise PipelineError(f"table {table} cannot be held: {error.strerror}") from error
+    with file as lock:
         while True:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -149,20 +149,28 @@ def plan_source(
     for name, topic in topics.items():
         path = layout.lake(source.instance_id, name, topic.id)
         load = planned.topics[name] = TopicLoad(source.name, topic, path)
+        description = f"topic {name} of instance {source.instance_id}, id {topic.id}"
+        spec = TableSpec(LAKE, LAKE_PARTITION_BY, description)
         try:
+            # Of thousands of topics most have nothing new: their tables are looked at and not held.
+            if IngestTable.is_there(path):
+                _plan(load, spec, bounds.get(name, {}), on_data_loss)
+                if not load.pending and not load.begins:
+                    continue
             held.enter_context(table_lease(path, HOLDER))
+            _plan(load, spec, bounds.get(name, {}), on_data_loss)
         except LeasedError as error:
             load.fail(error.sentence, is_passing=True)
-            continue
-        description = f"topic {name} of instance {source.instance_id}, id {topic.id}"
-        try:
-            load.table = IngestTable.open(path, TableSpec(LAKE, LAKE_PARTITION_BY, description))
         except PipelineError as error:
             load.fail(error.sentence)
-            continue
-        load.record_bytes = _record_bytes(load.opened)
-        plan_waiting(load, bounds.get(name, {}), on_data_loss)
     return planned
+
+
+def _plan(load: TopicLoad, spec: TableSpec, bounds: Mapping[int, Bounds], on_data_loss: OnDataLoss) -> None:
+    """By the table as it is now. Raises: PipelineError."""
+    load.table = IngestTable.open(load.path, spec)
+    load.record_bytes = _record_bytes(load.opened)
+    plan_waiting(load, bounds, on_data_loss)
 
 
 def plan_waiting(load: TopicLoad, bounds: Mapping[int, Bounds], on_data_loss: OnDataLoss) -> None:

@@ -359,6 +359,8 @@ def test_one_writer_at_a_time(lake: Lake, topics: Topics) -> None:
     topics.produce("leased", numbered(3))
     path = lake.load("leased")["leased"].path
     with table_lease(path, "somebody else"):
+        assert not lake.load("leased")["leased"].failure, "nothing is to be written"
+        topics.produce("leased", numbered(1))
         assert "is being written by somebody else" in lake.load("leased")["leased"].failure
 
 
