@@ -46,6 +46,21 @@ def test_keys_alone_lead_to_an_instance_its_topic_and_an_order(page: Page, shop:
     expect(page.get_by_role("dialog")).to_have_count(1)
 
 
+def test_it_opens_again_while_it_closes(page: Page) -> None:
+    """The browser tells of the closed dialog after the keys that ask for it again."""
+    seek(page, "first")
+    page.evaluate(
+        """() => {
+            document.querySelector('dialog[open]').close();
+            window.dispatchEvent(new KeyboardEvent('keydown', {key: 'k', ctrlKey: true}));
+        }"""
+    )
+    box = page.get_by_role("combobox", name="Instance, topic")
+    expect(box).to_have_value("")
+    page.wait_for_timeout(300)
+    expect(box).to_be_focused()
+
+
 def test_arrows_go_round_and_escape_gives_the_focus_back(page: Page) -> None:
     opener = page.get_by_role("button", name="Create instance").first
     opener.focus()
