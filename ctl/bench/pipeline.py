@@ -13,6 +13,7 @@ from ctl.bench import (
     pipeline_lake,
     pipeline_metering,
     pipeline_mirror,
+    pipeline_workers,
     servers,
 )
 from ctl.bench.measure import Say
@@ -40,6 +41,7 @@ _WITH_SPARK: Final[dict[str, Callable[[Any, int, int, Say], dict[str, object]]]]
     ),
 }
 _WITHOUT: Final[dict[str, Callable[[int, int, Say], dict[str, object]]]] = {
+    "workers": pipeline_workers.measure,
     "compact": pipeline_compact.measure,
     "metering": lambda rounds, _megabytes, say: pipeline_metering.measure(rounds, say),
     "advice": lambda rounds, _megabytes, say: pipeline_advice.measure(rounds, INSTANCES, say),

@@ -29,19 +29,21 @@ _TOPICS: Final = 100
 
 
 class LakeBench:
-    """A broker and a gateway with a topic of random records, read by one session."""
+    """A broker and a gateway with a topic of random records, read by the session that is used last."""
 
-    def __init__(self, spark: SparkSession, directory: Path, stack: ExitStack, megabytes: int) -> None:
-        self.spark = spark
+    def __init__(self, directory: Path, stack: ExitStack, megabytes: int) -> None:
         self._directory = directory
         self._broker = stack.enter_context(servers.broker(directory))
         self._gateway = stack.enter_context(servers.gateway(directory, self._broker.port))
-        jvm: Any = spark._jvm
-        self._jvm_pid = int(jvm.java.lang.ProcessHandle.current().pid())
         self._records = megabytes * 1_000_000 // _RECORD_BYTES
         self._rounds = 0
         self.bytes = self._records * _RECORD_BYTES
         self._fill()
+
+    def use(self, spark: SparkSession) -> None:
+        """From now on."""
+        jvm: Any = spark._jvm
+        self.spark, self._jvm_pid = spark, int(jvm.java.lang.ProcessHandle.current().pid())
 
     def read(self, peer: str) -> tuple[float, float]:
         """B: the same records to nowhere; (MiB/s, CPU seconds of the JVM per GB)."""
@@ -103,7 +105,8 @@ def measure(spark: SparkSession, rounds: int, megabytes: int, say: Say) -> dict[
     needed = 4 * megabytes * 1_000_000
     with tempfile.TemporaryDirectory(dir=servers.scratch_parent(needed)) as name, ExitStack() as stack:
         say("lake: filling a topic")
-        bench = LakeBench(spark, Path(name), stack, megabytes)
+        bench = LakeBench(Path(name), stack, megabytes)
+        bench.use(spark)
         cases = {"plain read to noop (B)": bench.read, "lake load, zstd": bench.load}
         results: dict[str, Any] = {}
         taken: dict[str, dict[str, list[tuple[float, float]]]] = {

@@ -1,25 +1,22 @@
-"""A standalone Spark cluster of the PySpark distribution: a master, and workers with one core each."""
+"""A standalone Spark cluster to run jobs on, and to kill parts of."""
 
 import os
 import random
-import re
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from ctl.bench import spark_cluster
 from ctl.stack.layout import free_port
-from pipeline.java import package_dir
 from tests.integration.stack import ROOT
 
 _START_TIMEOUT_S: Final = 120.0
-_MASTER: Final = "org.apache.spark.deploy.master.Master"
-_WORKER: Final = "org.apache.spark.deploy.worker.Worker"
 _EXECUTOR: Final = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 
 
@@ -54,18 +51,9 @@ class Standalone:
 
 @contextmanager
 def standalone_cluster(folder: Path, workers: int = 2, cores: int = 1) -> Iterator[Standalone]:
-    """On free ports of 127.0.0.1; so many cores of each worker."""
-    with ExitStack() as running:
-        told = running.enter_context(
-            _daemon(folder / "master.log", _MASTER, r"Starting Spark master at (\S+)")
-        )
-        for number in range(workers):
-            work = folder / f"worker-{number}"
-            size = ("--cores", str(cores), "--memory", "1g", "--work-dir", str(work))
-            command = (_WORKER, *size, told)
-            log = folder / f"worker-{number}.log"
-            running.enter_context(_daemon(log, *command, r"Successfully registered with master (\S+)"))
-        yield Standalone(told, folder)
+    """So many cores of each worker."""
+    with spark_cluster.standalone_cluster(folder, workers, cores) as url:
+        yield Standalone(url, folder)
 
 
 @contextmanager
@@ -93,31 +81,3 @@ def _answers(port: int) -> bool:
     except OSError:
         return False
     return True
-
-
-@contextmanager
-def _daemon(log: Path, kind: str, *rest: str) -> Iterator[str]:
-    """Yields what the log says of it: the last of `rest` is the pattern to wait for."""
-    *options, pattern = rest
-    home = package_dir("pyspark")
-    assert home is not None
-    address = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("w") as out:
-        process = subprocess.Popen(
-            [str(home / "bin" / "spark-class"), kind, *address, *options],
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            env=os.environ
-            | {"SPARK_HOME": str(home), "SPARK_DAEMON_MEMORY": "256m", "SPARK_NO_DAEMONIZE": "1"},
-            cwd=log.parent,
-        )
-    try:
-        deadline = time.monotonic() + _START_TIMEOUT_S
-        while (found := re.search(pattern, log.read_text())) is None:
-            assert process.poll() is None and time.monotonic() < deadline, log.read_text()[-3000:]
-            time.sleep(0.1)
-        yield found[1]
-    finally:
-        process.terminate()
-        process.wait(60)
