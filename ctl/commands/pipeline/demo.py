@@ -54,7 +54,7 @@ def demo(
         Console.of(data_dir, TENANT) as console,
         sentences(),
     ):
-        screen.print(f"Watch it at [bold]{console.url}[/] while it runs (two to three minutes).")
+        screen.print(f"Watch it at [bold]{console.url}[/] while it runs (one to three minutes).")
         for seen in _acts(console, data_dir, session.get, pictures):
             mark = "[green]kept[/]" if seen.kept else "[red]NOT kept[/]"
             screen.print(f"{mark}  {seen.promise}: {escape(seen.seen)}", soft_wrap=True)
