@@ -86,7 +86,10 @@ _batches: Final = msgspec.json.Decoder(UsageBatch)
 
 def decoded(message: bytes) -> UsageBatch:
     """Raises: msgspec.MsgspecError where it is none, with what is wrong; OtherVersionError."""
-    version = _versions.decode(message).version
-    if version != USAGE_VERSION:
-        raise OtherVersionError(f"version {USAGE_VERSION} is read here, not {version}")
-    return _batches.decode(message)
+    try:
+        version = _versions.decode(message).version
+        if version != USAGE_VERSION:
+            raise OtherVersionError(f"version {USAGE_VERSION} is read here, not {version}")
+        return _batches.decode(message)
+    except (RecursionError, UnicodeDecodeError) as error:
+        raise msgspec.DecodeError(f"{type(error).__name__}: {error}") from error

@@ -213,7 +213,12 @@ async def test_hours_and_positions_are_kept_together(plane: Console, feed_it: An
 async def test_what_is_no_record_stops_nothing(plane: Console, feed_it: Any) -> None:
     large = _record(HOUR + MINUTE_MS, NUMBER_MAX, NUMBER_MAX, boot_id="b2", produce_requests=NUMBER_MAX)
     again = _record(HOUR + 2 * MINUTE_MS, 0, 0, boot_id="b3", produce_requests=NUMBER_MAX)
-    values = [b"", b"{}", b"\xff", _bytes([_record(HOUR, 1, 1, boot_id="a\0b")])[0]]
+    values = [
+        b"",
+        b'{"version":2,"x":' + b"[" * 100_000,
+        b'{"\xff":1}',
+        _bytes([_record(HOUR, 1, 1, boot_id="a\0b")])[0],
+    ]
     counter = await feed_it([*values, *_bytes([_record(HOUR, 7, 7), large, again])], 0)
     assert (counter.counts["unreadable"], counter.counts["counted"]) == (4, 3)
     positions, hours = _stored(plane.store)
