@@ -4,7 +4,9 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
+
+from pyspark.sql import SparkSession
 
 from ctl.bench import (
     pipeline_advice,
@@ -25,7 +27,7 @@ from pipeline.spark_at import SparkAt
 INSTANCES: Final = 1_000
 _SCRATCH_BYTES: Final = 4_000_000_000
 
-_WITH_SPARK: Final[dict[str, Callable[[Any, int, int, Say], dict[str, object]]]] = {
+_WITH_SPARK: Final[dict[str, Callable[[SparkSession, int, int, Say], dict[str, object]]]] = {
     "lake": lambda spark, rounds, megabytes, say: with_ratios(
         pipeline_lake.measure(spark, rounds, megabytes, say), pipeline_lake.OURS, pipeline_lake.PEERS[1:]
     ),
@@ -59,7 +61,7 @@ def run(rounds: int, megabytes: int, say: Say, parts: tuple[str, ...] = PARTS) -
 
 
 @contextmanager
-def _session(say: Say) -> Iterator[Any]:
+def _session(say: Say) -> Iterator[SparkSession]:
     with tempfile.TemporaryDirectory(dir=servers.scratch_parent(_SCRATCH_BYTES)) as name:
         try:
             spark = spark_session(Path(name), say, SparkAt("local[2]", {"spark.driver.memory": "2g"}))

@@ -74,7 +74,8 @@ def pipeline(
     part: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME", help="Only lake, decode, mirror, metering or advice; repeat for several."
+            metavar="NAME",
+            help="Only lake, decode, mirror, workers, compact, metering or advice; repeat for several.",
         ),
     ] = None,
     json: Json = None,

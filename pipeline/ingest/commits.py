@@ -125,6 +125,13 @@ class IngestTable:
         must_be_partitioned(table, spec.partition_by)
         return cls(path, table)
 
+    def refresh(self) -> None:
+        """To its newest version. Raises: PipelineError."""
+        try:
+            self._table.update_incremental()
+        except (DeltaError, OSError) as error:
+            raise PipelineError(f"table {self.path} cannot be read: {store_fault(error)}") from error
+
     @property
     def version(self) -> int:
         """Delta's."""

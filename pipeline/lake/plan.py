@@ -168,7 +168,10 @@ def plan_source(
 
 def _plan(load: TopicLoad, spec: TableSpec, bounds: Mapping[int, Bounds], on_data_loss: OnDataLoss) -> None:
     """By the table as it is now. Raises: PipelineError."""
-    load.table = IngestTable.open(load.path, spec)
+    if load.table is None:
+        load.table = IngestTable.open(load.path, spec)
+    else:
+        load.table.refresh()
     load.record_bytes = _record_bytes(load.opened)
     plan_waiting(load, bounds, on_data_loss)
 
