@@ -31,10 +31,20 @@ public class MakesAndRemoves {
         }
         try (Admin admin = Admin.create(Map.of("bootstrap.servers", args[0]))) {
             admin.createTopics(wanted).all().get();
-            System.out.println("made " + admin.describeTopics(names).allTopicNames().get().size());
+            System.out.println("made " + listed(admin, 10));
             admin.deleteTopics(names.subList(0, 2)).all().get();
-            System.out.println("left " + admin.listTopics().names().get().size());
+            System.out.println("left " + listed(admin, 8));
         }
+    }
+
+    // A broker hears of what the controller has answered a moment later.
+    static int listed(Admin admin, int wanted) throws Exception {
+        int found = admin.listTopics().names().get().size();
+        for (int tries = 0; tries < 300 && found != wanted; tries++) {
+            Thread.sleep(100);
+            found = admin.listTopics().names().get().size();
+        }
+        return found;
     }
 }
 """
