@@ -31,7 +31,8 @@ public class MakesAndRemoves {
         }
         try (Admin admin = Admin.create(Map.of("bootstrap.servers", args[0]))) {
             admin.createTopics(wanted).all().get();
-            System.out.println("made " + listed(admin, 10));
+            listed(admin, 10);
+            System.out.println("made " + admin.describeTopics(names).allTopicNames().get().size());
             admin.deleteTopics(names.subList(0, 2)).all().get();
             System.out.println("left " + listed(admin, 8));
         }

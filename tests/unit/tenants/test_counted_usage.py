@@ -215,14 +215,16 @@ async def test_what_is_no_record_stops_nothing(plane: Console, feed_it: Any) -> 
     again = _record(HOUR + 2 * MINUTE_MS, 0, 0, boot_id="b3", produce_requests=NUMBER_MAX)
     values = [
         b"",
+        b"{}",
+        b"\xff",
         b'{"version":2,"x":' + b"[" * 100_000,
         b'{"\xff":1}',
         _bytes([_record(HOUR, 1, 1, boot_id="a\0b")])[0],
     ]
     counter = await feed_it([*values, *_bytes([_record(HOUR, 7, 7), large, again])], 0)
-    assert (counter.counts["unreadable"], counter.counts["counted"]) == (4, 3)
+    assert (counter.counts["unreadable"], counter.counts["counted"]) == (6, 3)
     positions, hours = _stored(plane.store)
-    assert positions == {0: 7} and hours == {HOUR: NUMBER_MAX}
+    assert positions == {0: 9} and hours == {HOUR: NUMBER_MAX}
 
 
 async def test_long_past_hours_are_forgotten(plane: Console, feed_it: Any) -> None:
