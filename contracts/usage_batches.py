@@ -5,7 +5,7 @@ up to 1,000 of them. Messages are keyed by point, so records of one boot id stay
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -24,7 +24,7 @@ COLUMNS: Final = tuple(
 class UsageBatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A message. Entry n of each list is of its record n, whose id follows from the rest."""
 
-    version: int = USAGE_VERSION
+    version: Annotated[int, msgspec.Meta(ge=USAGE_VERSION, le=USAGE_VERSION)]
     point: Identifier
     node_id: Count
     cluster_id: str
@@ -65,6 +65,7 @@ def encoded(records: Sequence[UsageRecord]) -> bytes:
     """The message of what `by_message` gives together."""
     return msgspec.json.encode(
         UsageBatch(
+            version=USAGE_VERSION,
             **{name: getattr(records[0], name) for name in OF_RUN},
             instance_id=[one.instance_id for one in records],
             columns={name: [getattr(one, name) for one in records] for name in COLUMNS},
@@ -87,9 +88,12 @@ _batches: Final = msgspec.json.Decoder(UsageBatch)
 def decoded(message: bytes) -> UsageBatch:
     """Raises: msgspec.MsgspecError where it is none, with what is wrong; OtherVersionError."""
     try:
-        version = _versions.decode(message).version
-        if version != USAGE_VERSION:
-            raise OtherVersionError(f"version {USAGE_VERSION} is read here, not {version}")
-        return _batches.decode(message)
+        try:
+            return _batches.decode(message)
+        except msgspec.ValidationError as error:
+            version = _versions.decode(message).version
+            if version == USAGE_VERSION:
+                raise
+            raise OtherVersionError(f"version {USAGE_VERSION} is read here, not {version}") from error
     except (RecursionError, UnicodeDecodeError) as error:
         raise msgspec.DecodeError(f"{type(error).__name__}: {error}") from error

@@ -9,7 +9,8 @@ id>` is the number of the last batch, `lake/<topic id>/3` the next offset of par
 
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import date, datetime
 from typing import Any, Final, NamedTuple, Self
 
@@ -97,40 +98,39 @@ class IngestTable:
         self.path = path
         self._table = table
 
-    @staticmethod
-    def is_there(path: AnyPath) -> bool:
-        """Whether somebody has made it. Raises: PipelineError where nobody can say."""
-        try:
-            return bool(DeltaTable.is_deltatable(str(path)))
-        except (DeltaError, OSError) as error:
-            raise PipelineError(f"table {path} cannot be opened: {store_fault(error)}") from error
+    @classmethod
+    def find(cls, path: AnyPath, spec: TableSpec) -> Self | None:
+        """Open a table; None where there is none. Raises: PipelineError where it is damaged."""
+        with _opening(path):
+            table = DeltaTable(str(path)) if DeltaTable.is_deltatable(str(path)) else None
+        if table is None:
+            return None
+        must_be_partitioned(table, spec.partition_by)
+        return cls(path, table)
 
     @classmethod
     def open(cls, path: AnyPath, spec: TableSpec) -> Self:
         """Open a table; made where there is none. Raises: PipelineError where it is damaged."""
-        try:
-            if not cls.is_there(path):
-                path.mkdir(parents=True, exist_ok=True)
-                DeltaTable.create(
-                    str(path),
-                    Schema.from_arrow(spec.schema),
-                    mode="ignore",
-                    partition_by=list(spec.partition_by),
-                    description=spec.description,
-                    configuration=_CONFIGURATION,
-                )
+        if (found := cls.find(path, spec)) is not None:
+            return found
+        with _opening(path):
+            path.mkdir(parents=True, exist_ok=True)
+            DeltaTable.create(
+                str(path),
+                Schema.from_arrow(spec.schema),
+                mode="ignore",
+                partition_by=list(spec.partition_by),
+                description=spec.description,
+                configuration=_CONFIGURATION,
+            )
             table = DeltaTable(str(path))
-        except (DeltaError, OSError) as error:
-            raise PipelineError(f"table {path} cannot be opened: {store_fault(error)}") from error
         must_be_partitioned(table, spec.partition_by)
         return cls(path, table)
 
     def refresh(self) -> None:
         """To its newest version. Raises: PipelineError."""
-        try:
+        with _opening(self.path):
             self._table.update_incremental()
-        except (DeltaError, OSError) as error:
-            raise PipelineError(f"table {self.path} cannot be read: {store_fault(error)}") from error
 
     @property
     def version(self) -> int:
@@ -222,6 +222,14 @@ class IngestTable:
         for each in (*document.begins, *document.gaps, *document.ranges):
             numbers[f"{app}/{each.partition}"] = each.end
         return {app: document.batch} | numbers
+
+
+@contextmanager
+def _opening(path: AnyPath) -> Iterator[None]:
+    try:
+        yield
+    except (DeltaError, OSError) as error:
+        raise PipelineError(f"table {path} cannot be opened: {store_fault(error)}") from error
 
 
 def must_be_partitioned(table: DeltaTable, by: Sequence[str]) -> None:

@@ -153,27 +153,24 @@ def plan_source(
         spec = TableSpec(LAKE, LAKE_PARTITION_BY, description)
         try:
             # Of thousands of topics most have nothing new: their tables are looked at and not held.
-            if IngestTable.is_there(path):
-                _plan(load, spec, bounds.get(name, {}), on_data_loss)
+            load.table = IngestTable.find(path, spec)
+            if load.table is not None:
+                plan_waiting(load, bounds.get(name, {}), on_data_loss)
                 if not load.pending and not load.begins:
                     continue
             held.enter_context(table_lease(path, HOLDER))
-            _plan(load, spec, bounds.get(name, {}), on_data_loss)
+            if load.table is None:
+                load.table = IngestTable.open(path, spec)
+            else:
+                load.table.refresh()
+                load.begins = ()  # another loader may have begun meanwhile
+            load.record_bytes = _record_bytes(load.table)
+            plan_waiting(load, bounds.get(name, {}), on_data_loss)
         except LeasedError as error:
             load.fail(error.sentence, is_passing=True)
         except PipelineError as error:
             load.fail(error.sentence)
     return planned
-
-
-def _plan(load: TopicLoad, spec: TableSpec, bounds: Mapping[int, Bounds], on_data_loss: OnDataLoss) -> None:
-    """By the table as it is now. Raises: PipelineError."""
-    if load.table is None:
-        load.table = IngestTable.open(load.path, spec)
-    else:
-        load.table.refresh()
-    load.record_bytes = _record_bytes(load.opened)
-    plan_waiting(load, bounds, on_data_loss)
 
 
 def plan_waiting(load: TopicLoad, bounds: Mapping[int, Bounds], on_data_loss: OnDataLoss) -> None:

@@ -21,7 +21,7 @@ from pipeline.ingest.staging import StagedFile, staged_file
 from pipeline.metering.distinct import KNOWN_COLUMNS, compared
 from pipeline.metering.gaps import PAIR
 from pipeline.metering.messages import read
-from pipeline.metering.records import judged, quarantined, taken
+from pipeline.metering.records import PLACE, judged, quarantined, taken
 from pipeline.metering.settle import ADDED, COLUMNS, REPLACED, changes, opened
 from pipeline.schema.usage_records import USAGE_QUARANTINE, USAGE_RAW
 
@@ -105,7 +105,7 @@ class Batch:
         self._make("told", compared("taken", "near"))
         self.database.execute(
             f"""create temp view fresh as select {COLUMNS} from taken semi join
-            (from told where not is_duplicate) using (kafka_partition, kafka_offset, nth)"""
+            (from told where not is_duplicate) using ({PLACE})"""
         )
         [(rows, gaps, unsettled)] = self.database.sql(
             """select count(*) filter (not is_duplicate), count(*) filter (has_gap),

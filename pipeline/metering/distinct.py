@@ -5,13 +5,14 @@ One sort by boot id and instance serves both questions.
 
 from typing import Final
 
+from pipeline.metering.records import PLACE
+
 KNOWN_COLUMNS: Final = (
     *("boot_id", "instance_id", "interval_start_ms", "interval_ms", "produce_bytes", "consume_bytes"),
     *("produce_bytes_total", "consume_bytes_total", "stored_bytes", "partitions_led", "recovered"),
     "counted_since_ms",
 )
 """What is compared: these columns of rows that are in the table, too."""
-_PLACE: Final = "kafka_partition, kafka_offset, nth"
 _BEGINNINGS: Final = {
     "produce_begin": "produce_bytes_total - produce_bytes",
     "consume_begin": "consume_bytes_total - consume_bytes",
@@ -42,7 +43,7 @@ def compared(new: str, known: str) -> str:
     beginnings = ", ".join(f"{value} as {name}" for name, value in _BEGINNINGS.items())
     return f"""
         with both_kinds as (
-            select {columns}, true as is_new, {_PLACE} from {new}
+            select {columns}, true as is_new, {PLACE} from {new}
             union all by name select {columns}, false as is_new from {known}
         ), placed as (
             select *, {beginnings},
@@ -52,14 +53,14 @@ def compared(new: str, known: str) -> str:
             window in_order as (
                 partition by boot_id, instance_id
                 order by interval_start_ms, recovered, is_new, interval_ms desc, produce_bytes_total desc,
-                    consume_bytes_total desc, {_PLACE}
+                    consume_bytes_total desc, {PLACE}
             )
         ), told as (
             select *,
                 coalesce(before.start_ms = interval_start_ms and not before.recovered, false) as is_duplicate
             from placed where is_new
         )
-        select boot_id, instance_id, interval_start_ms, counted_since_ms, {_PLACE}, is_duplicate,
+        select boot_id, instance_id, interval_start_ms, counted_since_ms, {PLACE}, is_duplicate,
             not is_duplicate and ({_HAS_GAP}) as has_gap,
             not is_duplicate and ({_IS_UNSETTLED}) as is_unsettled
         from told"""

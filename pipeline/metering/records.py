@@ -21,13 +21,16 @@ PORT_BYTES_PER_S: Final = 12_500_000_000
 """100 Gbit/s: no point carries more than its network port does."""
 LIMIT_TIMES: Final = 10
 _NUMBERS: Final = [field.name for field in USAGE_RECORD if field.type == pa.int64()]
-_PLACE: Final = "kafka_partition, kafka_offset"
+_MESSAGE: Final = "kafka_partition, kafka_offset"
+PLACE: Final = f"{_MESSAGE}, nth"
+"""Of a record: `nth` is within its message."""
 _COLUMNS: Final = ", ".join(USAGE_RECORD.names)
 
 
 def judged(batches: str, now_ms: int) -> str:
-    """A record's columns, its place in Kafka (`nth` within the message), and `reason` and `error`, which are
-    null when it is taken. `batches` is as `messages.read` gives them.
+    """A record's columns, its PLACE in Kafka, and `reason` and `error`, which are null when it is taken.
+
+    `batches` is as `messages.read` gives them.
     """
     own = ", ".join(f"unnest({name}) as {name}" for name in ("instance_id", *COLUMNS))
     reasons = _faults(now_ms)
@@ -40,7 +43,7 @@ def judged(batches: str, now_ms: int) -> str:
                 case {faults} end as fault
             from records
         )
-        select {_PLACE}, nth, {_COLUMNS},
+        select {PLACE}, {_COLUMNS},
             case fault {_cases(enumerate(f"'{reason}'" for reason, _, _ in reasons))} end as reason,
             case fault {_cases(enumerate(error for _, _, error in reasons))} end as error
         from looked_at"""
@@ -50,13 +53,13 @@ def taken(records: str, *, ingest_batch: int, now_ms: int) -> str:
     """Rows of `usage_raw` from judged records; duplicates are still among them."""
     return f"""
         select {_COLUMNS}, make_timestamp_ms(interval_start_ms) as interval_start, false as recovered,
-            {ingest_batch}::bigint as ingest_batch, {now_ms}::bigint as ingested_at_ms, {_PLACE}, nth,
+            {ingest_batch}::bigint as ingest_batch, {now_ms}::bigint as ingested_at_ms, {PLACE},
             make_timestamp_ms(interval_start_ms)::date as day
         from {records} where reason is null"""
 
 
 def quarantined(
-    records: str, messages: str, unreadable: str, *, ingest_batch: int, now_ms: int, new: str = "true"
+    records: str, messages: str, unreadable: str, *, ingest_batch: int, now_ms: int, new: str
 ) -> str:
     """Rows of `usage_quarantine`: judged records of messages, as JSON, and messages that nobody can read.
 
@@ -64,16 +67,17 @@ def quarantined(
     """
     record = ", ".join(f"{name} := {name}" for name in USAGE_RECORD.names)
     return f"""
-        select {_PLACE}, kafka_timestamp_ms, key, value, reason, error, id, instance_id, interval_start_ms,
+        select {_MESSAGE}, kafka_timestamp_ms, key, value, reason, error, id, instance_id, interval_start_ms,
             {ingest_batch}::bigint as ingest_batch, {now_ms}::bigint as ingested_at_ms
         from (
-            select {_PLACE}, nth, kafka_timestamp_ms, key,
+            select {PLACE}, kafka_timestamp_ms, key,
                 encode(to_json(struct_pack({record}))::varchar) as value, reason, error, id, instance_id,
                 interval_start_ms
-            from {records} join (select {_PLACE}, kafka_timestamp_ms, key from {messages}) using ({_PLACE})
+            from {records} join (select {_MESSAGE}, kafka_timestamp_ms, key from {messages})
+                using ({_MESSAGE})
             where reason is not null
             union all by name select * from {unreadable}
-        ) where {new} order by {_PLACE}, nth"""
+        ) where {new} order by {PLACE}"""
 
 
 def _faults(now_ms: int) -> list[tuple[str, str, str]]:
