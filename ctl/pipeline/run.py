@@ -26,7 +26,6 @@ from pipeline.errors import PipelineError
 from pipeline.ingest.failures import is_from_spark, is_from_store, is_interrupted
 from pipeline.layout import PipelineLayout
 from pipeline.spark_at import THIS_MACHINE, SparkAt
-from runtime.process import raise_file_limit
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -105,7 +104,6 @@ def job_run(
 
     Raises: CommandError, of whatever fails in it that has a sentence.
     """
-    raise_file_limit()  # a load holds a file open for each topic that it writes
     with sentences():
         root = None if lake is None else _lake_root(lake)
     with Console.of(data_dir, tenant) as console:

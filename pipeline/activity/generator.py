@@ -6,10 +6,10 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, Producer
 
 from pipeline.activity.records import Schedule, Truth
-from pipeline.activity.topics import INPUT_TOPICS, ensure_topics
+from pipeline.activity.topics import INPUT_TOPICS, PARTITIONS
 from pipeline.activity.world import HOUR_MS, Plan, invent
 from pipeline.errors import PipelineError
-from pipeline.ingest.offsets import KafkaSource
+from pipeline.ingest.offsets import KafkaSource, SourceOffsets
 from pipeline.progress import Progress, Silent
 from runtime.clock import epoch_ms
 
@@ -38,7 +38,7 @@ def generate(
     span_ms = max(1, int(span_h * HOUR_MS))
     begin = epoch_ms() + int(seconds * 1000) - span_ms if start_ms is None else start_ms
     schedule = Schedule(invent(Plan(int(rate * seconds), begin, span_ms, seed)))
-    ensure_topics(KafkaSource(bootstrap_servers), INPUT_TOPICS)
+    SourceOffsets(KafkaSource(bootstrap_servers)).ensure(INPUT_TOPICS, PARTITIONS)
     progress.planned(len(schedule))
     _send(bootstrap_servers, schedule, seconds / span_ms if paced else 0.0, begin, progress)
     progress.done(len(schedule))

@@ -9,8 +9,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from pipeline.activity import abuse, feed, ops, views
 from pipeline.activity.intake import Intake, Source
-from pipeline.activity.topics import ABUSE_ALERTS, OPS_ALERTS, ensure_topics
+from pipeline.activity.topics import ABUSE_ALERTS, OPS_ALERTS, PARTITIONS
 from pipeline.errors import PipelineError
+from pipeline.ingest.offsets import SourceOffsets
 from pipeline.layout import PipelineLayout
 from pipeline.progress import Progress, Silent
 from pipeline.streams import QueryRun
@@ -36,7 +37,7 @@ def run_activity(
     `progress_of` gives what a job tells of itself. Raises: PipelineError when a topic is missing, somebody
     else runs the same job, or a query dies: then all stop, and the next run goes on from their last batches.
     """
-    ensure_topics(source.kafka, (ABUSE_ALERTS, OPS_ALERTS))
+    SourceOffsets(source.kafka).ensure((ABUSE_ALERTS, OPS_ALERTS), PARTITIONS)
     told = {name: progress_of(name) for name in only}
     intakes = [Intake(spark, source, layout, JOBS[name], progress) for name, progress in told.items()]
     by_query = {intake.query_name: intake for intake in intakes}

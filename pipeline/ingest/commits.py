@@ -18,12 +18,14 @@ import msgspec
 import pyarrow as pa
 import pyarrow.dataset
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
-from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction
+from obstore.exceptions import BaseError
 
 from pipeline.errors import PipelineError
 from pipeline.ingest.ranges import PartitionRange
 from pipeline.ingest.staging import StagedFile, move_into
+from pipeline.ingest.transactions import Transactions
 from pipeline.store import AnyPath, store_fault
 from pipeline.table_rows import dataset
 
@@ -84,6 +86,10 @@ class TableSpec(NamedTuple):
     description: str = ""
 
 
+class NoTableError(PipelineError):
+    """There is none."""
+
+
 class OvertakenError(PipelineError):
     """Somebody else has committed to the table since its positions were read. Nothing was written."""
 
@@ -97,13 +103,15 @@ class IngestTable:
     def __init__(self, path: AnyPath, table: DeltaTable) -> None:
         self.path = path
         self._table = table
+        self._transactions = Transactions(path)
 
     @classmethod
     def find(cls, path: AnyPath, spec: TableSpec) -> Self | None:
         """Open a table; None where there is none. Raises: PipelineError where it is damaged."""
-        with _opening(path):
-            table = DeltaTable(str(path)) if DeltaTable.is_deltatable(str(path)) else None
-        if table is None:
+        try:
+            with _opening(path):
+                table = DeltaTable(str(path))
+        except NoTableError:
             return None
         must_be_partitioned(table, spec.partition_by)
         return cls(path, table)
@@ -138,21 +146,22 @@ class IngestTable:
         return int(self._table.version())
 
     def batch(self, app: str) -> int:
-        """The number of the app's last batch; -1 before its first."""
-        found = self._table.transaction_version(app)
-        return -1 if found is None else int(found)
+        """The number of the app's last batch; -1 before its first. Raises: PipelineError, as all here."""
+        return self.numbers({0: app}).get(0, -1)
 
     def positions(self, app: str, partitions: Iterable[int]) -> dict[int, int]:
         """Next offsets of those partitions that the app has loaded."""
-        return self._numbers({each: f"{app}/{each}" for each in partitions})
+        return self.numbers({each: f"{app}/{each}" for each in partitions})
 
     def first_offsets(self, app: str, partitions: Iterable[int]) -> dict[int, int]:
         """Where the app began: from there to its position every record is here, or in a document's gaps."""
-        return self._numbers({each: f"{app}/{each}/first" for each in partitions})
+        return self.numbers({each: f"{app}/{each}/first" for each in partitions})
 
-    def _numbers(self, names: Mapping[int, str]) -> dict[int, int]:
-        found = {each: self._table.transaction_version(name) for each, name in names.items()}
-        return {each: int(number) for each, number in found.items() if number is not None}
+    def numbers(self, names: Mapping[int, str]) -> dict[int, int]:
+        """Of the table's `txn` actions, by what they are for; without those that there are not."""
+        with _opening(self.path):
+            told = self._transactions.at(self.version)
+        return {each: told[name] for each, name in names.items() if name in told}
 
     def dataset(self) -> pyarrow.dataset.Dataset:
         """Its rows without Spark."""
@@ -160,8 +169,14 @@ class IngestTable:
 
     def documents(self, limit: int | None = None) -> list[BatchDocument]:
         """Documents of the newest commits that the log still has, newest first; not other writers'."""
-        told = (entry.get("userMetadata") for entry in self._table.history(limit))
+        with _opening(self.path):
+            told = [entry.get("userMetadata") for entry in self._table.history(limit)]
         return [found for text in told if text and (found := _document(text)) is not None]
+
+    def record_bytes(self) -> float | None:
+        """The mean of the newest batch, None where that had no rows."""
+        told = [one for one in self.documents(1) if one.rows]
+        return max(1.0, told[0].bytes / told[0].rows) if told else None
 
     def append(
         self,
@@ -181,7 +196,7 @@ class IngestTable:
         self._must_continue(document)
         now_ms = int(time.time() * 1000)
         actions = [add_action(move_into(self.path, file), file, now_ms) for file in files]
-        transactions = [Transaction(name, number) for name, number in self._numbers_after(document).items()]
+        transactions = [Transaction(*each) for each in self._numbers_after(document).items()]
         try:
             self._table.create_write_transaction(
                 actions,
@@ -228,7 +243,9 @@ class IngestTable:
 def _opening(path: AnyPath) -> Iterator[None]:
     try:
         yield
-    except (DeltaError, OSError) as error:
+    except TableNotFoundError as error:
+        raise NoTableError(f"table {path} is not there: {store_fault(error)}") from error
+    except (DeltaError, OSError, BaseError) as error:
         raise PipelineError(f"table {path} cannot be opened: {store_fault(error)}") from error
 
 

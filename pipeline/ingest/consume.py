@@ -9,8 +9,9 @@ import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from pipeline.errors import PipelineError
+from pipeline.ingest.admin import Topic
 from pipeline.ingest.kafka import POLL_TIMEOUT_MS
-from pipeline.ingest.offsets import KafkaSource, SourceOffsets, Topic
+from pipeline.ingest.offsets import KafkaSource, SourceOffsets
 from pipeline.ingest.ranges import PartitionRange
 from pipeline.ingest.watch import EVERY_S, Patience
 

@@ -23,6 +23,12 @@ CLIENT_SETTINGS: Final = {
     # What plans a read in Spark's driver cannot be interrupted, and other instances wait for this one.
     "default.api.timeout.ms": "30000",
 }
+_MIB: Final = 1024 * 1024
+_FETCH_BYTES_MIN: Final = _MIB
+_FETCH_BYTES_MAX: Final = 4 * _MIB
+"""Of one partition at once."""
+_FETCHED_BYTES_MAX: Final = 64 * _MIB
+"""Of all: Spark keeps what its consumers have fetched."""
 POLL_TIMEOUT_MS: Final = 600_000
 """A throttled consumer is silent for as long as its debt lasts, and has not failed."""
 
@@ -46,11 +52,14 @@ def read_ranges(
 
 
 def _options(source: KafkaSource, ranges: Mapping[str, Sequence[PartitionRange]]) -> dict[str, str]:
-    client = CLIENT_SETTINGS | dict(source.settings) | {"bootstrap.servers": source.bootstrap}
     partitions = {topic: [each.partition for each in found] for topic, found in ranges.items()}
     assert all(len(found) == len(set(found)) for found in partitions.values()), "one range per partition"
+    share_bytes = _FETCHED_BYTES_MAX // max(1, sum(map(len, partitions.values())))
+    fetch_bytes = max(_FETCH_BYTES_MIN, min(_FETCH_BYTES_MAX, share_bytes))
     starts = {topic: {str(each.partition): each.start for each in found} for topic, found in ranges.items()}
     ends = {topic: {str(each.partition): each.end for each in found} for topic, found in ranges.items()}
+    client = CLIENT_SETTINGS | {"max.partition.fetch.bytes": str(fetch_bytes)} | dict(source.settings)
+    client["bootstrap.servers"] = source.bootstrap
     return {f"kafka.{name}": value for name, value in client.items()} | {
         "assign": json.dumps(partitions),
         "startingOffsets": json.dumps(starts),

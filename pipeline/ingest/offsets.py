@@ -2,26 +2,16 @@
 
 import socket
 import time
-from base64 import urlsafe_b64decode
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future
-from typing import Any, Final, NamedTuple, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
 
-from confluent_kafka import (
-    IsolationLevel,
-    KafkaError,
-    KafkaException,
-    TopicCollection,
-    TopicPartition,
-)
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka import KafkaError
+from confluent_kafka.admin import OffsetSpec
 
 from pipeline.errors import PipelineError
+from pipeline.ingest.admin import EARLIEST, LATEST, Admin, Topic
 from pipeline.ingest.ranges import Bounds
 
-K = TypeVar("K")
-V = TypeVar("V")
-_TIMEOUT_S: Final = 30.0
 _PROBE_TIMEOUT_S: Final = 5.0
 _PATIENCE_S: Final = 5.0
 """A gateway that is being started again is back by then."""
@@ -42,15 +32,6 @@ class KafkaSource(NamedTuple):
     """More client settings by names that librdkafka and the Java client share: `security.protocol` ..."""
 
 
-class Topic(NamedTuple):
-    """A topic as it is now. One that is deleted and made again has another id."""
-
-    name: str
-    id: str
-    """In hexadecimal digits, as a path wants it; Kafka's own text is base64."""
-    partitions: tuple[int, ...]
-
-
 class UnreachableError(PipelineError):
     """Kafka does not answer, now."""
 
@@ -64,13 +45,8 @@ class SourceOffsets:
 
     def __init__(self, source: KafkaSource) -> None:
         self.source = source
-        settings: dict[str, Any] = {
-            "bootstrap.servers": source.bootstrap,
-            "client.id": "portico-pipeline",
-            "log_level": 0,  # failures are told by exceptions
-            "socket.connection.setup.timeout.ms": 5000,
-        }
-        self._admin = AdminClient(settings | dict(source.settings))
+        settings: dict[str, Any] = {"bootstrap.servers": source.bootstrap, "client.id": "portico-pipeline"}
+        self._admin = Admin(settings | dict(source.settings), self._failure)
 
     def must_answer(self) -> None:
         """Look before a client tries again and again. Raises: RefusedError, UnreachableError."""
@@ -84,85 +60,48 @@ class SourceOffsets:
 
     def topics(self, names: Iterable[str] | None = None) -> dict[str, Topic]:
         """These topics, or all, by name; those that do not exist are left out."""
-        if names is None:
-            names = sorted(self._call(self._admin.list_topics, timeout=_TIMEOUT_S).topics)
-        wanted = list(dict.fromkeys(names))
-        if not wanted:
-            return {}
-        futures = self._call(self._admin.describe_topics, TopicCollection(wanted))
-        return {
-            name: Topic(
-                name,
-                urlsafe_b64decode(f"{told.topic_id}==").hex(),
-                tuple(sorted(one.id for one in told.partitions)),
-            )
-            for name, told in self._answers(futures)
-        }
+        wanted = self._admin.names() if names is None else dict.fromkeys(names)
+        found = {name: told() for name, told in self._admin.topics(wanted)}
+        return {name: topic for name, topic in found.items() if topic is not None}
+
+    def ensure(self, names: Iterable[str], partitions: int) -> None:
+        """Create topics that are missing."""
+        wanted = [*names]
+        there = self.topics(wanted)
+        for name in wanted:
+            if name not in there:
+                self._admin.create(name, partitions)
 
     def bounds(self, topics: Iterable[Topic]) -> dict[str, dict[int, Bounds]]:
         """Log start and last stable offset of every partition, by topic name; deleted ones are left out."""
-        places = [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
-        earliest = self._offsets(places, OffsetSpec.earliest())
-        ends = self._offsets(places, OffsetSpec.latest())
+        places = _places(topics)
+        ends = self._admin.offsets(places, LATEST)
         found: dict[str, dict[int, Bounds]] = {}
-        for (name, index), start in earliest.items():
+        for (name, index), start in self._admin.offsets(places, EARLIEST).items():
             if (end := ends.get((name, index))) is not None:
-                # Retention may have moved the start past what was the end a moment later.
+                # Retention may have moved the start past what was the end a moment ago.
                 found.setdefault(name, {})[index] = Bounds(start, max(start, end))
         return found
 
     def at_time(self, topics: Iterable[Topic], time_ms: int) -> dict[str, dict[int, int]]:
         """The first offset of every partition whose record is not older; its end where there is none."""
-        places = [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
-        ends = self._offsets(places, OffsetSpec.latest())
+        places = _places(topics)
+        ends = self._admin.offsets(places, LATEST)
         found: dict[str, dict[int, int]] = {}
-        for (name, index), offset in self._offsets(places, OffsetSpec.for_timestamp(time_ms)).items():
+        for (name, index), offset in self._admin.offsets(places, OffsetSpec.for_timestamp(time_ms)).items():
             if (end := ends.get((name, index))) is not None:
                 found.setdefault(name, {})[index] = end if offset < 0 else min(offset, end)
         return found
 
-    def _offsets(self, places: list[TopicPartition], spec: OffsetSpec) -> dict[tuple[str, int], int]:
-        if not places:
-            return {}
-        futures = self._call(
-            self._admin.list_offsets,
-            dict.fromkeys(places, spec),
-            isolation_level=IsolationLevel.READ_COMMITTED,
-            request_timeout=_TIMEOUT_S,
-        )
-        answers = self._answers(futures, lambda place: f"{place.topic}-{place.partition}")
-        return {(place.topic, place.partition): int(told.offset) for place, told in answers}
-
-    def _answers(
-        self, futures: Mapping[K, Future[V]], place: Callable[[K], str] = lambda _: ""
-    ) -> Iterator[tuple[K, V]]:
-        """What came of each question; of topics that do not exist, nothing."""
-        for asked, future in futures.items():
-            try:
-                yield asked, future.result(_TIMEOUT_S)
-            except TimeoutError as error:
-                raise self._silent() from error
-            except KafkaException as error:
-                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    raise self._unanswered(error, place(asked)) from error
-
-    def _call(self, method: Any, *arguments: Any, **options: Any) -> Any:
-        try:
-            return method(*arguments, **options)
-        except KafkaException as error:
-            raise self._unanswered(error) from error
-
-    def _silent(self) -> UnreachableError:
-        fault = probe(self.source) or f"it answers, but not within {_TIMEOUT_S:.0f} s: try again"
-        return UnreachableError(f"Kafka at {self.source.bootstrap}: {fault}")
-
-    def _unanswered(self, error: KafkaException, subject: str = "") -> PipelineError:
-        failure = error.args[0]
-        if failure.code() in _UNREACHABLE:
-            fault = probe(self.source) or f"it answers, but not in time ({failure.str()}): try again"
+    def _failure(self, error: KafkaError, doing: str) -> PipelineError:
+        if error.code() in _UNREACHABLE:
+            fault = probe(self.source) or f"it answers, but not in time ({error.str()}): try again"
             return UnreachableError(f"Kafka at {self.source.bootstrap}: {fault}")
-        where = f"{self.source.bootstrap}, {subject}" if subject else self.source.bootstrap
-        return PipelineError(f"Kafka at {where}: {failure.str()}")
+        return PipelineError(f"Kafka at {self.source.bootstrap}, {doing}: {error.str()}")
+
+
+def _places(topics: Iterable[Topic]) -> list[tuple[str, int]]:
+    return [(topic.name, index) for topic in topics for index in topic.partitions]
 
 
 def probe(source: KafkaSource) -> str | None:

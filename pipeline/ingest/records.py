@@ -9,8 +9,9 @@ import pyarrow as pa
 from confluent_kafka import Message
 from pyspark.sql import DataFrame, SparkSession
 
+from pipeline.ingest.admin import Topic
 from pipeline.ingest.consume import Reading, Watch, consuming
-from pipeline.ingest.offsets import SourceOffsets, Topic
+from pipeline.ingest.offsets import SourceOffsets
 from pipeline.ingest.ranges import PartitionRange
 from pipeline.schema.columns import TIMESTAMP
 from pipeline.schema.lake import HEADERS

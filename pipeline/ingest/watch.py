@@ -8,7 +8,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from pipeline.errors import PipelineError
-from pipeline.ingest.offsets import RefusedError, SourceOffsets, Topic, UnreachableError
+from pipeline.ingest.admin import Topic
+from pipeline.ingest.offsets import RefusedError, SourceOffsets, UnreachableError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

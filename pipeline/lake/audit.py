@@ -13,9 +13,10 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
+from pipeline.ingest.admin import Topic
 from pipeline.ingest.commits import IngestTable
 from pipeline.ingest.lease import table_lease
-from pipeline.ingest.offsets import SourceOffsets, Topic
+from pipeline.ingest.offsets import SourceOffsets
 from pipeline.ingest.ranges import total_offsets
 from pipeline.lake.audit_findings import BatchRows, Claims, TopicAudit, doubt, lost_rows
 from pipeline.lake.backfill import BackfillDocument
@@ -131,7 +132,7 @@ def _said(
             loaded.setdefault(each.partition, []).append((each.start, each.end))
         for each in document.gaps:
             passed.setdefault(each.partition, []).append((each.start, each.end))
-    expired = {each: table.transaction_version(expired_app(each)) or 0 for each in partitions}
+    expired = reader.numbers({each: expired_app(each) for each in partitions})
     return Claims(loaded, passed, expired, forgotten), told
 
 

@@ -14,9 +14,10 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
+from pipeline.ingest.admin import Topic
 from pipeline.ingest.commits import BatchDocument, IngestTable
 from pipeline.ingest.lease import table_lease
-from pipeline.ingest.offsets import SourceOffsets, Topic
+from pipeline.ingest.offsets import SourceOffsets
 from pipeline.ingest.ranges import Bounds, PartitionRange, total_offsets
 from pipeline.ingest.staging import StagedFile, stage, tasks_area
 from pipeline.lake.forgotten import forgotten_offsets

@@ -15,6 +15,7 @@ from deltalake import DeltaTable
 
 from pipeline.ingest.lease import LeasedError, table_lease
 from pipeline.ingest.staging import StagedFile, move_into, staging_area
+from pipeline.ingest.transactions import Transactions
 from pipeline.lake.decode.source import file_path
 from pipeline.lake.held import held_in
 from pipeline.lake.planning.compact_plan import (
@@ -163,7 +164,8 @@ def _ends(path: AnyPath, table: DeltaTable, files: Sequence[DataFile]) -> dict[s
     places = [file_path(path, each.path) for each in files]
     found = held_in(each for each in places if each.exists())
     ends = {expired_app(partition): each.there[-1][1] for partition, each in found.items()}
-    return {name: max(end, table.transaction_version(name) or 0) for name, end in ends.items()}
+    told = Transactions(path).at(int(table.version()))
+    return {name: max(end, told.get(name, 0)) for name, end in ends.items()}
 
 
 def vacuum(path: AnyPath, retention_h: int) -> int:

@@ -1,27 +1,40 @@
-"""One instance's waiting offsets, batch by batch: read, look again, commit; or find out why a read failed."""
+"""One instance's waiting offsets, batch by batch: hold tables, read, look again, commit; or find out why not.
+
+A batch takes the tables of so many topics that what it costs is bounded, however many an instance has. They
+are held for that batch alone, and planned again where another loader wrote them meanwhile.
+"""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
+from itertools import accumulate
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
 from pipeline.errors import PipelineError
-from pipeline.ingest.commits import BatchDocument
+from pipeline.ingest.admin import Topic
+from pipeline.ingest.commits import BatchDocument, IngestTable, OvertakenError
 from pipeline.ingest.failures import is_from_spark, is_interrupted, reason
-from pipeline.ingest.offsets import Topic, UnreachableError
-from pipeline.ingest.ranges import PartitionRange
+from pipeline.ingest.lease import LeasedError, table_lease
+from pipeline.ingest.offsets import UnreachableError
+from pipeline.ingest.ranges import PartitionRange, take
 from pipeline.ingest.staging import StagedFile, stage
 from pipeline.ingest.watch import gone
 from pipeline.lake.pieces import Ranges, read_pieces
-from pipeline.lake.plan import OnDataLoss, SourceLoad, TopicLoad, plan_waiting
+from pipeline.lake.plan import TABLES_AT_ONCE, OnDataLoss, SourceLoad, TopicLoad, plan_waiting
 from pipeline.lake.rows import Destination, ingested, lake_rows
 from pipeline.schema.lake import LAKE_OPAQUE, LAKE_SORT_BY
 from pipeline.store import AnyPath
 
 JOB: Final = "load"
 JOB_VERSION: Final = "1"
+PARTITIONS_PER_BATCH_MAX: Final = 256
+"""Spark keeps a consumer for each, and no more than that; a topic with more has a batch of its own."""
+_HOLDER: Final = "portico pipeline load"
+_PASSING: Final = (LeasedError, OvertakenError, UnreachableError)
 _TRIES: Final = 4
 _RETRY_S: Final = 2.0
 
@@ -38,6 +51,7 @@ class Drain:
         on_data_loss: OnDataLoss,
     ) -> None:
         self._plan = plan
+        self._turns = [*plan.topics.values()]
         self._spark = spark
         self._area = area
         self._offsets_max = offsets_per_batch_max
@@ -50,19 +64,58 @@ class Drain:
         Instances take turns, so that one with much to read, or with a low rate, does not hold up others.
         """
         try:
-            self._commit_what_holds_no_rows()
-            part = self._plan.next_batch(self._offsets_max)
-            if part:
-                self._try(part)
-            return bool(part)
+            loads = self._next()
+            with self._held(loads):
+                _each(_commit_what_holds_no_rows, loads)
+                waiting = {load.topic.name: load.waiting for load in loads if load.waiting}
+                if part := take(waiting, self._offsets_max):
+                    self._try(part)
+            return bool(loads)
         except PipelineError as error:
             for load in self._plan.topics.values():
-                if load.pending or load.begins:
+                if load.is_due:
                     load.fail(error.sentence, is_passing=isinstance(error, UnreachableError))
             return False
 
+    def _next(self) -> list[TopicLoad]:
+        """Topics with something to do, those first whose turn was longest ago."""
+        due = [load for load in self._turns if load.is_due]
+        ends = accumulate(max(1, len(load.waiting)) for load in due)
+        chosen = max(1, sum(end <= PARTITIONS_PER_BATCH_MAX for end in ends))
+        self._turns = due[chosen:] + due[:chosen]
+        return due[:chosen]
+
+    @contextmanager
+    def _held(self, loads: Sequence[TopicLoad]) -> Iterator[None]:
+        """What cannot be held or opened fails, and others go on."""
+        leases = {load.topic.name: ExitStack() for load in loads}
+
+        def hold(load: TopicLoad) -> None:
+            leases[load.topic.name].enter_context(table_lease(load.path, _HOLDER))
+            self._look_again(load)
+
+        try:
+            _each(hold, loads)
+            yield
+        finally:
+            with ThreadPoolExecutor(TABLES_AT_ONCE) as pool:
+                list(pool.map(ExitStack.close, leases.values()))
+
+    def _look_again(self, load: TopicLoad) -> None:
+        """At a table that is ours now."""
+        planned_batch = load.next_batch
+        if load.table is None:
+            load.table = IngestTable.open(load.path, load.spec)
+        else:
+            load.table.refresh()
+        if not load.batches:
+            load.record_bytes = load.table.record_bytes() or load.record_bytes
+        if load.next_batch != planned_batch:  # another loader was here, and may have seen later ends
+            load.bounds = self._plan.offsets.bounds([load.topic]).get(load.topic.name, {})
+            plan_waiting(load, self._on_data_loss)
+
     def _try(self, part: Ranges) -> None:
-        """Raises: PipelineError when Kafka cannot be read, OvertakenError when another process commits."""
+        """Raises: PipelineError when Kafka cannot be read."""
         try:
             self._commit(part, self._read(part))
             self._tries = 0
@@ -97,15 +150,12 @@ class Drain:
         for file in files:
             by_topic.setdefault(str(file.partition_values["topic"]), []).append(ingested(file, now))
         assert by_topic.keys() <= part.keys(), "a topic that nobody asked for was read"
-        for name, load in self._loads(part):
-            if not load.failure:
-                _append(load, part[name], by_topic.get(name, []))
 
-    def _commit_what_holds_no_rows(self) -> None:
-        """Gaps, and where a table begins: a partition whose records are all gone has no range to go with."""
-        for load in self._plan.topics.values():
-            if load.gaps or (load.begins and not load.waiting):
-                _append(load, (), ())
+        def append(load: TopicLoad) -> None:
+            name = load.topic.name
+            _append(load, part[name], by_topic.get(name, []))
+
+        _each(append, [load for _, load in self._loads(part) if not load.failure])
 
     def _is_overtaken(self, part: Ranges) -> bool:
         """Whether retention overtook it while it was read: then what is left is planned again."""
@@ -119,8 +169,8 @@ class Drain:
             )
         ]
         for load in overtaken:
-            plan_waiting(load, bounds[load.topic.name], self._on_data_loss)
-        self._commit_what_holds_no_rows()
+            load.bounds = bounds[load.topic.name]
+            plan_waiting(load, self._on_data_loss)
         return bool(overtaken)
 
     def _drop_gone(self, part: Ranges) -> bool:
@@ -143,7 +193,27 @@ class Drain:
         return {name: load.topic for name, load in self._loads(part)}
 
 
+def _each(work: Callable[[TopicLoad], None], loads: Sequence[TopicLoad]) -> None:
+    """Some at once; a table that stands in the way stops no other."""
+
+    def tried(load: TopicLoad) -> None:
+        try:
+            work(load)
+        except PipelineError as error:
+            load.fail(error.sentence, is_passing=isinstance(error, _PASSING))
+
+    with ThreadPoolExecutor(TABLES_AT_ONCE) as pool:
+        list(pool.map(tried, loads))
+
+
+def _commit_what_holds_no_rows(load: TopicLoad) -> None:
+    """Gaps, and where a table begins: a partition whose records are all gone has no range to go with."""
+    if load.gaps or (load.begins and not load.waiting):
+        _append(load, (), ())
+
+
 def _append(load: TopicLoad, ranges: Sequence[PartitionRange], files: Sequence[StagedFile]) -> None:
+    assert load.table is not None, "it is held"
     document = BatchDocument(
         app=load.app,
         batch=load.next_batch,
@@ -155,5 +225,5 @@ def _append(load: TopicLoad, ranges: Sequence[PartitionRange], files: Sequence[S
         gaps=load.gaps,
         begins=load.begins,
     ).counted(files, "timestamp")
-    load.opened.append(files, document)
+    load.table.append(files, document)
     load.committed(document)

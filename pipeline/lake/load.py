@@ -8,9 +8,8 @@ read had it all the time, and rows of a topic that was made anew cannot get into
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, NamedTuple, NoReturn
@@ -21,6 +20,7 @@ from pipeline.again import again_and_again
 from pipeline.errors import PipelineError
 from pipeline.ingest.failures import is_from_store
 from pipeline.ingest.offsets import SourceOffsets, UnreachableError
+from pipeline.ingest.ranges import Bounds
 from pipeline.ingest.staging import tasks_area
 from pipeline.lake.compact import tidy
 from pipeline.lake.drain import Drain
@@ -75,18 +75,18 @@ class Loader:
         self._settings = settings
         self._progress = progress
         self._past = Totals()
+        self._loaded: dict[str, Mapping[int, Bounds]] = {}
 
     def run(self) -> Pass:
         """One pass. What failed for a topic or an instance is in its entry; the others are loaded.
 
         Raises: PipelineError where no instance can be planned.
         """
-        with ExitStack() as held:
-            plans, refused = self._plans(held)
-            loads = tuple(load for plan in plans for load in plan.topics.values())
-            self._tell(loads, refused)
-            if any(load.pending or load.begins for load in loads):
-                area = held.enter_context(tasks_area(self._layout.lake_staging))
+        plans, refused = self._plans()
+        loads = tuple(load for plan in plans for load in plan.topics.values())
+        self._tell(loads, refused)
+        if any(load.is_due for load in loads):
+            with tasks_area(self._layout.lake_staging) as area:
                 most, on_data_loss = self._settings.offsets_per_batch_max, self._settings.on_data_loss
                 drains = deque(Drain(plan, self._spark, area, most, on_data_loss) for plan in plans)
                 while drains:
@@ -94,11 +94,12 @@ class Loader:
                     if drain.step():
                         drains.append(drain)
                     self._tell(loads, refused)
-                self._tidy(loads)
+            self._tidy(loads)
         self._past = self._past.plus(loads)
+        self._loaded = {load.topic.id: load.bounds for load in loads if not load.failure}
         return Pass(loads, refused)
 
-    def _plans(self, held: ExitStack) -> tuple[list[SourceLoad], tuple[Refused, ...]]:
+    def _plans(self) -> tuple[list[SourceLoad], tuple[Refused, ...]]:
         """Plans of instances that answer, and why not of the others. Raises: PipelineError if none does."""
         with ThreadPoolExecutor(_ASKED_AT_ONCE_MAX) as pool:
             answers = list(pool.map(_answer, (offsets for _, offsets in self._sources)))
@@ -107,7 +108,8 @@ class Loader:
             try:
                 if fault is not None:
                     raise fault
-                plans.append(plan_source(source, offsets, self._layout, self._settings.on_data_loss, held))
+                on_data_loss = self._settings.on_data_loss
+                plans.append(plan_source(source, offsets, self._layout, on_data_loss, self._loaded))
             except PipelineError as error:
                 sentence = f"{source.state_now}{error.sentence}"
                 refused.append(Refused(source.name, sentence, isinstance(error, UnreachableError)))

@@ -7,9 +7,10 @@ from typing import Final, NamedTuple, TypeVar
 from pyspark.sql import DataFrame, SparkSession
 
 from pipeline.errors import PipelineError
+from pipeline.ingest.admin import Topic
 from pipeline.ingest.failures import UnreadableTime, is_from_spark, reason, unreadable_time
 from pipeline.ingest.kafka import read_ranges
-from pipeline.ingest.offsets import SourceOffsets, Topic
+from pipeline.ingest.offsets import SourceOffsets
 from pipeline.ingest.ranges import RECORD_BYTES_GUESS, PartitionRange, pack
 from pipeline.ingest.records import read_by_client
 from pipeline.ingest.watch import TopicWatch, gone

@@ -1,22 +1,21 @@
 """What a load has to do: every topic with its table, the offsets that wait, and what stands in the way."""
 
 from collections.abc import Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
 from pipeline.errors import PipelineError
+from pipeline.ingest.admin import Topic
 from pipeline.ingest.commits import BatchDocument, IngestTable, TableSpec
-from pipeline.ingest.lease import LeasedError, table_lease
-from pipeline.ingest.offsets import KafkaSource, SourceOffsets, Topic
+from pipeline.ingest.offsets import KafkaSource, SourceOffsets
 from pipeline.ingest.ranges import (
     RECORD_BYTES_GUESS,
     Bounds,
     PartitionRange,
     beginnings,
     plan_topic,
-    take,
     total_offsets,
     without,
 )
@@ -24,7 +23,8 @@ from pipeline.layout import PipelineLayout
 from pipeline.schema.lake import LAKE, LAKE_PARTITION_BY
 from pipeline.store import AnyPath
 
-HOLDER: Final = "portico pipeline load"
+TABLES_AT_ONCE: Final = 16
+"""What an object store is asked about tables takes its time, and thousands in a row would take hours."""
 _FAILURES_SHOWN: Final = 3
 
 
@@ -51,10 +51,13 @@ class LoadSource(NamedTuple):
 class TopicLoad:
     """One topic in a run: where it stands, and what was done."""
 
-    instance: str
+    source: LoadSource
     topic: Topic
     path: AnyPath
+    bounds: Mapping[int, Bounds]
+    """What the brokers have: up to there the run loads."""
     table: IngestTable | None = None
+    """None before the first load."""
     record_bytes: float = RECORD_BYTES_GUESS
     waiting: tuple[PartitionRange, ...] = ()
     gaps: tuple[PartitionRange, ...] = ()
@@ -86,15 +89,20 @@ class TopicLoad:
         self.waiting = self.gaps = self.begins = ()
 
     @property
-    def opened(self) -> IngestTable:
-        """Its table; asked for only where it is leased to us."""
-        assert self.table is not None, f"{self.path} is not ours"
-        return self.table
+    def is_due(self) -> bool:
+        """Whether there is something to commit."""
+        return bool(self.waiting or self.gaps or self.begins)
+
+    @property
+    def spec(self) -> TableSpec:
+        """How its table is made."""
+        description = f"topic {self.topic.name} of instance {self.source.instance_id}, id {self.topic.id}"
+        return TableSpec(LAKE, LAKE_PARTITION_BY, description)
 
     @property
     def next_batch(self) -> int:
         """The number of the batch to come."""
-        return self.opened.batch(self.app) + 1
+        return 0 if self.table is None else self.table.batch(self.app) + 1
 
     def committed(self, document: BatchDocument) -> None:
         """A batch is in the table."""
@@ -114,17 +122,11 @@ def lake_app(topic_id: str) -> str:
     return f"lake/{topic_id}"
 
 
-@dataclass
-class SourceLoad:
+class SourceLoad(NamedTuple):
     """One instance in a run."""
 
-    source: LoadSource
     offsets: SourceOffsets
-    topics: dict[str, TopicLoad] = field(default_factory=dict)
-
-    def next_batch(self, offsets_max: int) -> dict[str, tuple[PartitionRange, ...]]:
-        """Ranges by topic."""
-        return take({name: load.waiting for name, load in self.topics.items() if load.waiting}, offsets_max)
+    topics: Mapping[str, TopicLoad]
 
 
 def plan_source(
@@ -132,10 +134,12 @@ def plan_source(
     offsets: SourceOffsets,
     layout: PipelineLayout,
     on_data_loss: OnDataLoss,
-    held: ExitStack,
+    loaded: Mapping[str, Mapping[int, Bounds]],
 ) -> SourceLoad:
-    """Ask for topics and offsets, lease and open their tables; `held` gives the leases back.
+    """Ask for topics and offsets, look at their tables. Nothing is made or held.
 
+    `loaded`: by topic id, what an earlier pass has brought to the end. As long as the brokers have no more,
+    the table is not looked at: in an object store each look is paid for.
     Raises: PipelineError when Kafka does not answer or a named topic does not exist.
     """
     topics = offsets.topics(source.topics)
@@ -145,43 +149,36 @@ def plan_source(
             f"`portico topic list {source.name}`"
         )
     bounds = offsets.bounds(topics.values())
-    planned = SourceLoad(source, offsets)
-    for name, topic in topics.items():
-        path = layout.lake(source.instance_id, name, topic.id)
-        load = planned.topics[name] = TopicLoad(source.name, topic, path)
-        description = f"topic {name} of instance {source.instance_id}, id {topic.id}"
-        spec = TableSpec(LAKE, LAKE_PARTITION_BY, description)
+    loads = {
+        name: TopicLoad(source, topic, layout.lake(source.instance_id, name, topic.id), bounds.get(name, {}))
+        for name, topic in topics.items()
+    }
+
+    def look(load: TopicLoad) -> None:
         try:
-            # Of thousands of topics most have nothing new: their tables are looked at and not held.
-            load.table = IngestTable.find(path, spec)
-            if load.table is not None:
-                plan_waiting(load, bounds.get(name, {}), on_data_loss)
-                if not load.pending and not load.begins:
-                    continue
-            held.enter_context(table_lease(path, HOLDER))
-            if load.table is None:
-                load.table = IngestTable.open(path, spec)
-            else:
-                load.table.refresh()
-                load.begins = ()  # another loader may have begun meanwhile
-            load.record_bytes = _record_bytes(load.table)
-            plan_waiting(load, bounds.get(name, {}), on_data_loss)
-        except LeasedError as error:
-            load.fail(error.sentence, is_passing=True)
+            load.table = IngestTable.find(load.path, load.spec)
+            plan_waiting(load, on_data_loss)
         except PipelineError as error:
             load.fail(error.sentence)
-    return planned
+
+    with ThreadPoolExecutor(TABLES_AT_ONCE) as pool:
+        list(pool.map(look, (one for one in loads.values() if loaded.get(one.topic.id) != one.bounds)))
+    return SourceLoad(offsets, loads)
 
 
-def plan_waiting(load: TopicLoad, bounds: Mapping[int, Bounds], on_data_loss: OnDataLoss) -> None:
+def plan_waiting(load: TopicLoad, on_data_loss: OnDataLoss) -> None:
     """From the table's positions to the brokers' ends, or the failure that stands in the way.
 
     A table without a commit begins where it was planned first: what goes after that is lost, too.
     """
-    if load.opened.batch(load.app) < 0 and not load.begins:
+    bounds, table = load.bounds, load.table
+    if load.next_batch:
+        load.begins = ()
+    elif not load.begins:
         load.begins = beginnings(bounds)
     begun = {each.partition: each.start for each in load.begins}
-    found = plan_topic(begun | load.opened.positions(load.app, bounds), bounds)
+    positions = {} if table is None else table.positions(load.app, bounds)
+    found = plan_topic(begun | positions, bounds)
     load.waiting, load.gaps = found.ranges, found.gaps
     if found.regressed:
         lost = found.regressed[0]
@@ -229,11 +226,3 @@ class Pass(NamedTuple):
         stays = [not each.is_passing for each in self.refused]
         stays += [bool(load.failure) and not load.is_passing for load in self.loads]
         return bool(stays) and all(stays)
-
-
-def _record_bytes(table: IngestTable) -> float:
-    """The mean of the newest batch."""
-    for document in table.documents(1):
-        if document.rows:
-            return max(1.0, document.bytes / document.rows)
-    return RECORD_BYTES_GUESS

@@ -15,10 +15,11 @@ import pyarrow.compute as pc
 
 from contracts.usage_records import USAGE_QUARANTINE, USAGE_RAW, USAGE_TOPIC
 from pipeline.errors import PipelineError
+from pipeline.ingest.admin import Topic
 from pipeline.ingest.commits import BatchDocument, IngestTable, TableSpec
 from pipeline.ingest.consume import consume
 from pipeline.ingest.lease import table_lease
-from pipeline.ingest.offsets import KafkaSource, SourceOffsets, Topic
+from pipeline.ingest.offsets import KafkaSource, SourceOffsets
 from pipeline.ingest.ranges import Bounds, PartitionRange, Plan, beginnings, plan_topic, total_offsets
 from pipeline.ingest.staging import staging_area
 from pipeline.layout import PipelineLayout

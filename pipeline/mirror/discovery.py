@@ -1,10 +1,12 @@
 """Which partitions there are to mirror: topics of the source, their copies, where each begins."""
 
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from pipeline.errors import PipelineError
-from pipeline.mirror.cluster import EARLIEST, Cluster, Topic, View
+from pipeline.ingest.admin import EARLIEST, Topic
+from pipeline.mirror.cluster import Cluster, View
 from pipeline.mirror.planning.errors import Paused
 from pipeline.mirror.planning.progress import Progress
 from pipeline.mirror.planning.tracks import MirrorRequest, Track
@@ -26,6 +28,8 @@ _LOG_APPEND_TIME: Final = "LogAppendTime"
 _DEFAULT_BATCH_BYTES: Final = 1024 * 1024
 _AS_THEY_COME: Final = "producer"
 _UNCOMPRESSED: Final = "uncompressed"
+Copied = Mapping[tuple[str, str, str, str], set[str]]
+"""Ids of source topics, by source cluster, source topic, target topic and the target topic's id."""
 
 
 class Discovery:
@@ -53,13 +57,17 @@ class Discovery:
             each for each in self._source.names() if is_mirrored(each, request.rename, request.target)
         ]
         view = self._source.view({*names, *self._topic_ids})
+        tracked = Counter(track.unit.topic for track in tracks.values())
+        copied: dict[tuple[str, str, str, str], set[str]] = defaultdict(set)
+        for one in progress.positions.values():
+            copied[one.source_id, one.topic, one.target_topic, one.target_topic_id].add(one.topic_id)
         for name in self._wanted(view):
             topic = view.topics[name]
-            if self._topic_ids.setdefault(name, topic.topic_id) != topic.topic_id:
+            if self._topic_ids.setdefault(name, topic.text_id) != topic.text_id:
                 raise PipelineError(source_changed(name, exists=True))
-            if sum(track.unit.topic == name for track in tracks.values()) < topic.partitions:
+            if tracked[name] < len(topic.partitions):
                 try:
-                    self._add(topic, progress, tracks)
+                    self._add(topic, progress, copied, tracks)
                 except Paused as error:
                     self.refused[name] = str(error)
 
@@ -73,15 +81,17 @@ class Discovery:
                 raise PipelineError(f"topic '{name}' is not at the source: see `portico topic list`")
         return [name for name in request.topics or sorted(view.topics) if name in view.topics]
 
-    def _add(self, topic: Topic, progress: Progress, tracks: dict[str, Track]) -> None:
+    def _add(self, topic: Topic, progress: Progress, copied: Copied, tracks: dict[str, Track]) -> None:
         name = target_name(self._request.rename, self._request.source, topic.name)
         units = [
-            Unit(self._source_id, topic.name, topic.topic_id, partition, name)
-            for partition in range(topic.partitions)
+            Unit(self._source_id, topic.name, topic.text_id, partition, name)
+            for partition in topic.partitions
         ]
         known = any(unit.key in progress.positions for unit in units)
         copy = self._copy_of(topic, name, known=known)
-        self._refuse_older_source(units[0], copy, progress)
+        # The copy must not hold records of an earlier topic of the same name.
+        if copied[self._source_id, topic.name, name, copy.text_id] - {topic.text_id}:
+            raise PipelineError(source_changed(topic.name, exists=True))
         bytes_max = self._look_at_configs(name)
         codec = self._codec(topic.name)
         starts = self._source.offsets(
@@ -92,7 +102,7 @@ class Discovery:
             if unit.key in tracks or start is None:
                 continue
             track = Track(
-                unit, target_topic_id=copy.topic_id, batch_bytes_max=bytes_max, codec=codec, start=start
+                unit, target_topic_id=copy.text_id, batch_bytes_max=bytes_max, codec=codec, start=start
             )
             if (position := progress.positions.get(unit.key)) is not None:
                 track.see(position)
@@ -102,6 +112,7 @@ class Discovery:
     def _copy_of(self, topic: Topic, name: str, *, known: bool) -> Topic:
         """The target topic with as many partitions as the source's. `known`: this mirror has written to it,
         so that partitions it lacks were added at the source."""
+        partitions = len(topic.partitions)
         found = self._target.topic(name)
         if found is None:
             configs = {
@@ -109,26 +120,18 @@ class Discovery:
                 for key, (value, is_set) in self._source.configs(topic.name).items()
                 if key in _COPIED and is_set and value is not None
             }
-            self._target.create(name, topic.partitions, configs)
-            return self._target.wait_for(name, topic.partitions)
-        if found.partitions >= topic.partitions:
+            self._target.create(name, partitions, configs)
+            return self._target.wait_for(name, partitions)
+        if len(found.partitions) >= partitions:
             return found
         if not known:
             raise PipelineError(
-                f"topic '{name}' at the target has {found.partitions} partitions, '{topic.name}' at the"
-                f" source has {topic.partitions}: add partitions at the target, or mirror to another name"
+                f"topic '{name}' at the target has {len(found.partitions)} partitions, '{topic.name}' at the"
+                f" source has {partitions}: add partitions at the target, or mirror to another name"
                 " with --rename"
             )
-        self._target.grow(name, topic.partitions)
-        return self._target.wait_for(name, topic.partitions)
-
-    def _refuse_older_source(self, unit: Unit, copy: Topic, progress: Progress) -> None:
-        """The copy must not hold records of an earlier topic of the same name."""
-        for position in progress.positions.values():
-            same = (position.source_id, position.topic) == (unit.source_id, unit.topic)
-            at_copy = (position.target_topic, position.target_topic_id) == (copy.name, copy.topic_id)
-            if same and at_copy and position.topic_id != unit.topic_id:
-                raise PipelineError(source_changed(unit.topic, exists=True))
+        self._target.grow(name, partitions)
+        return self._target.wait_for(name, partitions)
 
     def _look_at_configs(self, name: str) -> int:
         """The largest batch that the copy takes."""

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Final, NamedTuple
 
+from pipeline.ingest.admin import EARLIEST
 from pipeline.mirror.clients import PartitionReader
-from pipeline.mirror.cluster import EARLIEST, Cluster
+from pipeline.mirror.cluster import Cluster
 from pipeline.mirror.planning.errors import Paused, Unreachable
 from pipeline.mirror.planning.lineage import source_offset
 from pipeline.mirror.planning.progress import Position, Progress

@@ -15,9 +15,10 @@ import msgspec
 import pyarrow as pa
 
 from pipeline.errors import PipelineError
+from pipeline.ingest.admin import LATEST
 from pipeline.ingest.failures import is_from_spark, reason
 from pipeline.mirror.clients import UnitWriter
-from pipeline.mirror.cluster import LATEST, Cluster
+from pipeline.mirror.cluster import Cluster
 from pipeline.mirror.discovery import Discovery
 from pipeline.mirror.groups import GroupTranslator, Translated
 from pipeline.mirror.planning.errors import Fenced, Paused, Stopped, Unreachable
@@ -179,7 +180,7 @@ class _Driver:
         same = {}
         for track in self._tracks.values():
             topic = topics.get(track.unit.topic)
-            if topic is not None and topic.topic_id == track.unit.topic_id:
+            if topic is not None and topic.text_id == track.unit.topic_id:
                 same[track.unit.topic, track.unit.partition] = track
             else:
                 self._discovered_at = float("-inf")  # which says what became of it

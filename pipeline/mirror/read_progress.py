@@ -3,8 +3,9 @@
 import time
 from typing import Final
 
+from pipeline.ingest.admin import LATEST
 from pipeline.mirror.clients import TRANSACTION_TIMEOUT_S, PartitionReader
-from pipeline.mirror.cluster import LATEST, Cluster
+from pipeline.mirror.cluster import Cluster
 from pipeline.mirror.planning.errors import Unreachable
 from pipeline.mirror.planning.progress import PROGRESS_PARTITION, PROGRESS_TOPIC, Progress
 

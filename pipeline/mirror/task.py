@@ -9,8 +9,9 @@ from typing import Any, Final
 import msgspec
 from confluent_kafka import KafkaException
 
+from pipeline.ingest.admin import EARLIEST, LATEST
 from pipeline.mirror.clients import PartitionReader, UnitWriter
-from pipeline.mirror.cluster import EARLIEST, LATEST, Cluster
+from pipeline.mirror.cluster import Cluster
 from pipeline.mirror.planning import lineage
 from pipeline.mirror.planning.errors import Fenced, Paused, Stopped, TooLarge, Unreachable
 from pipeline.mirror.planning.progress import (
@@ -244,7 +245,7 @@ class _Copier:
     def _check_source(self) -> None:
         """What was fetched is of this topic, for it was the same before and after. Raises: Stopped."""
         topic = self._source.topic(self._unit.topic)
-        if topic is None or topic.topic_id != self._unit.topic_id:
+        if topic is None or topic.text_id != self._unit.topic_id:
             raise Stopped(source_changed(self._unit.topic, exists=topic is not None))
 
     def _give_up(self) -> None:

@@ -18,9 +18,9 @@ from pipeline.activity.generator import generate
 from pipeline.activity.jobs import Source, run_activity
 from pipeline.activity.records import Truth
 from pipeline.activity.report import report
-from pipeline.activity.topics import INPUT_TOPICS, ensure_topics
+from pipeline.activity.topics import INPUT_TOPICS, PARTITIONS
 from pipeline.errors import PipelineError
-from pipeline.ingest.offsets import KafkaSource
+from pipeline.ingest.offsets import KafkaSource, SourceOffsets
 from pipeline.layout import PipelineLayout
 from pipeline.progress import Silent
 from tests.integration.stack import ROOT, Stack
@@ -180,7 +180,7 @@ def test_a_crash_between_events_and_results_and_a_fresh_topic(
 def wait_until_gone(source: Source) -> None:
     for _ in range(100):
         try:
-            ensure_topics(source.kafka, INPUT_TOPICS)
+            SourceOffsets(source.kafka).ensure(INPUT_TOPICS, PARTITIONS)
         except PipelineError:
             time.sleep(0.1)
         else:
@@ -192,7 +192,7 @@ def wait_until_gone(source: Source) -> None:
 def test_alerts_of_a_running_stream(spark: SparkSession, layout: PipelineLayout, stack: Stack) -> None:
     """Batch after batch: what sliding windows over several batches tell is told once."""
     source = source_of(stack, "activity-running")
-    ensure_topics(KafkaSource(source.bootstrap_servers), INPUT_TOPICS)
+    SourceOffsets(KafkaSource(source.bootstrap_servers)).ensure(INPUT_TOPICS, PARTITIONS)
     for number in range(2):
         sent = send(source, 6000, 8 + number, T0 - 10_000 * HOUR_MS + number * 3 * HOUR_MS, 3)
         run_activity(spark, source, layout, only=["abuse"])

@@ -10,7 +10,8 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from pipeline.errors import PipelineError
-from pipeline.ingest.offsets import KafkaSource, SourceOffsets, Topic
+from pipeline.ingest.admin import Topic
+from pipeline.ingest.offsets import KafkaSource, SourceOffsets
 from pipeline.ingest.ranges import PartitionRange
 from pipeline.lake.audit import audit_table, forget_missing_files, write_audits
 from pipeline.lake.audit_findings import TopicAudit

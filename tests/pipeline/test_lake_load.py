@@ -13,10 +13,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from pipeline.errors import PipelineError
+from pipeline.ingest import admin
 from pipeline.ingest.commits import IngestTable, TableSpec
 from pipeline.ingest.lease import table_lease
 from pipeline.ingest.offsets import KafkaSource
 from pipeline.ingest.ranges import PartitionRange
+from pipeline.lake import drain
 from pipeline.lake.load import Loader, LoadSettings
 from pipeline.lake.plan import LoadSource, OnDataLoss, TopicLoad
 from pipeline.layout import PipelineLayout
@@ -352,6 +354,114 @@ def test_a_continuous_load_goes_on_until_it_is_stopped(
     assert ["somebody else" in text for text in said] == [True]
     assert (told.units, told.total) == (6, 6)
     assert len(offsets(path)) == 9
+
+
+def test_many_topics_are_loaded_some_at_a_time(
+    lake: Lake, topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drain, "PARTITIONS_PER_BATCH_MAX", 3)
+    monkeypatch.setattr(admin, "_ASKED_MAX", 2)
+    names = ["many-wide", *(f"many-{number}" for number in range(7))]
+    for name in names:
+        topics.create(name, partitions=5 if name == "many-wide" else 1)
+        topics.produce(name, numbered(10, partitions=5 if name == "many-wide" else 1))
+    reads: list[int] = []
+    loads = lake.load(*names, before_reading=lambda: reads.append(1))
+    assert [(load.rows, load.batches, load.failure) for load in loads.values()] == [(10, 1, "")] * 8
+    assert len(reads) == 4, "the wide one by itself, and seven in threes"
+    assert all(len(offsets(load.path)) == 10 for load in loads.values())
+    topics.produce("many-6", numbered(3))
+    loads = lake.load(*names, before_reading=lambda: reads.append(1))
+    assert (loads["many-6"].rows, sum(load.rows for load in loads.values()), len(reads)) == (3, 3, 5)
+
+
+def test_topics_take_turns(lake: Lake, topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drain, "PARTITIONS_PER_BATCH_MAX", 1)
+    for name in ("turn-long", "turn-short"):
+        topics.create(name)
+    topics.produce("turn-long", numbered(9))
+    topics.produce("turn-short", numbered(2))
+    seen: list[tuple[int, int]] = []
+    told = Told()
+    loader = lake.loader(
+        "turn-long",
+        "turn-short",
+        before_reading=lambda: seen.append((told.units, told.total)),
+        progress=told,
+        offsets_per_batch_max=4,
+    )
+    assert [load.batches for load in loader.run().loads] == [3, 1]
+    assert seen == [(0, 11), (4, 11), (6, 11), (10, 11)]
+
+
+def test_the_next_pass_looks_only_at_tables_with_something_new(
+    lake: Lake, topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What failed is looked at again, too."""
+    for name in ("still", "moving", "refused"):
+        topics.create(name)
+        topics.produce(name, numbered(2))
+    loader = lake.loader("still", "moving", "refused")
+    paths = {load.topic.name: load.path for load in loader.run().loads}
+    topics.produce("refused", numbered(1))
+    with table_lease(paths["refused"], "somebody else"):
+        assert "somebody else" in loader.run().failures
+    looked: list[Path] = []
+    find = IngestTable.find
+
+    def looking(path: Path, spec: TableSpec) -> IngestTable | None:
+        looked.append(path)
+        return find(path, spec)
+
+    monkeypatch.setattr(IngestTable, "find", looking)
+    topics.produce("moving", numbered(3))
+    assert {load.topic.name: load.rows for load in loader.run().loads} == {
+        "still": 0,
+        "moving": 3,
+        "refused": 1,
+    }
+    assert {each.name for each in looked} == {paths["moving"].name, paths["refused"].name}
+    looked.clear()
+    assert sum(load.rows for load in loader.run().loads) == 0 and not looked
+
+
+def test_a_table_that_cannot_be_written_stops_no_other(lake: Lake, topics: Topics) -> None:
+    paths = {}
+    for name in ("spoilt", "sound"):
+        topics.create(name)
+        topics.produce(name, numbered(2))
+        paths[name] = lake.load(name)[name].path
+        topics.produce(name, numbered(3))
+
+    def spoil() -> None:
+        (paths["spoilt"] / "_delta_log").rename(paths["spoilt"] / "away")
+        (paths["spoilt"] / "_delta_log").write_text("")
+
+    loads = lake.load("spoilt", "sound", before_reading=spoil)
+    assert "spoilt" in loads["spoilt"].failure and "cannot be opened" in loads["spoilt"].failure
+    assert (loads["sound"].rows, loads["sound"].failure) == (3, "")
+
+
+def test_two_loads_of_one_instance_miss_and_double_nothing(
+    lake: Lake, topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one is quicker, and has seen records that ours was not planned for."""
+    monkeypatch.setattr(drain, "PARTITIONS_PER_BATCH_MAX", 1)
+    for name in ("slow-first", "slow-second", "slow-third"):
+        topics.create(name)
+        topics.produce(name, numbered(4))
+    others: list[dict[str, TopicLoad]] = []
+
+    def other() -> None:
+        if not others:
+            topics.produce("slow-second", numbered(5))
+            others.append(lake.load("slow-first", "slow-second"))
+
+    loads = lake.load("slow-first", "slow-second", "slow-third", before_reading=other)
+    assert "is being written by portico pipeline load" in others[0]["slow-first"].failure
+    assert others[0]["slow-second"].rows == 9
+    assert [(load.rows, load.failure) for load in loads.values()] == [(4, ""), (0, ""), (4, "")]
+    assert [len(offsets(load.path)) for load in loads.values()] == [4, 9, 4]
 
 
 def test_one_writer_at_a_time(lake: Lake, topics: Topics) -> None:

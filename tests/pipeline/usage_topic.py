@@ -8,8 +8,8 @@ from deltalake import DeltaTable
 
 from contracts.usage_batches import by_message, encoded
 from contracts.usage_records import UsageRecord, record_id
+from pipeline.ingest.admin import Topic
 from pipeline.ingest.consume import MESSAGES
-from pipeline.ingest.offsets import Topic
 from pipeline.ingest.ranges import PartitionRange
 from pipeline.layout import PipelineLayout
 from pipeline.metering.batch import IngestFigures

@@ -72,7 +72,7 @@ def load(
         places = {source.name: source.kafka.bootstrap for source in sources}
         for load in done.loads:
             if load.batches:
-                read = topic(places[load.instance], load.topic.name)
+                read = topic(places[load.source.name], load.topic.name)
                 run.lineage.moved(read, table(load.path, load.rows, load.bytes))
         if fault := "; ".join([*unknown, *([done.failures] if done.failures else [])]):
             raise Shortfall(fault, answer)
@@ -128,7 +128,7 @@ def _answer(loads: "Sequence[TopicLoad]") -> Answer:
         ["INSTANCE", "TOPIC", "ROWS", "SIZE", "COMMITS", "LOST", "TABLE"],
         (
             [
-                *(load.instance, load.topic.name, f"{load.rows:,}", format_bytes(load.bytes)),
+                *(load.source.name, load.topic.name, f"{load.rows:,}", format_bytes(load.bytes)),
                 *(load.batches, f"{load.lost:,}", load.path),
             ]
             for load in loads
@@ -139,7 +139,7 @@ def _answer(loads: "Sequence[TopicLoad]") -> Answer:
 
 def _document(load: "TopicLoad") -> dict[str, object]:
     return {
-        "instance": load.instance,
+        "instance": load.source.name,
         "topic": load.topic.name,
         "topic_id": load.topic.id,
         "table": str(load.path),

@@ -14,7 +14,8 @@ from ctl.pipeline.run import JobRun, LakeJob, say
 from runtime.clock import epoch_ms
 
 if TYPE_CHECKING:
-    from pipeline.ingest.offsets import SourceOffsets, Topic
+    from pipeline.ingest.admin import Topic
+    from pipeline.ingest.offsets import SourceOffsets
     from pipeline.ingest.ranges import PartitionRange
     from pipeline.lake.audit_findings import TopicAudit
     from pipeline.lake.backfill import BackfillResult

@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.errors import PipelineError
+from pipeline.ingest.admin import Topic
 from pipeline.ingest.consume import MESSAGES, Consumed, Reading, Watch, consume
 from pipeline.ingest.kafka import POLL_TIMEOUT_MS
-from pipeline.ingest.offsets import KafkaSource, RefusedError, SourceOffsets, Topic, UnreachableError
+from pipeline.ingest.offsets import KafkaSource, RefusedError, SourceOffsets, UnreachableError
 from pipeline.ingest.ranges import PartitionRange
 from pipeline.ingest.watch import REFUSED_MAX_S, UNREACHABLE_MAX_S
 
