@@ -1,5 +1,6 @@
 """librdkafka's admin client: topics and offsets, asked for in requests that any gateway takes."""
 
+import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -7,7 +8,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
 EARLIEST: Final = OffsetSpec.earliest()
 LATEST: Final = OffsetSpec.latest()
@@ -15,6 +16,10 @@ TIMEOUT_S: Final = 30.0
 _POLL_S: Final = 0.02
 _ASKED_MAX: Final = 2_000
 """Topics or partitions in one request: gateways bound what costs them a turn (docs/security.md)."""
+_CHANGED_MAX: Final = 100
+"""The same of topics that are made, or whose configs are told."""
+_THROTTLED: Final = KafkaError.THROTTLING_QUOTA_EXCEEDED
+_THROTTLED_S: Final = 1.0
 _ABSENT: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID})
 _HOPELESS: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL})
 """What librdkafka tells of a connection and tries again all the same, until the request's time is over."""
@@ -22,6 +27,8 @@ _SETTINGS: Final = {"log_level": 0, "socket.connection.setup.timeout.ms": 5_000}
 
 Place = tuple[str, int]
 """Topic and partition."""
+Configs = dict[str, tuple[str | None, bool]]
+"""Each config's value, and whether it was set for this topic."""
 T = TypeVar("T")
 
 
@@ -110,13 +117,41 @@ class Admin:
                     found[place.topic, place.partition] = int(told.offset)
         return found
 
-    def create(self, topic: str, partitions: int, configs: Mapping[str, str] | None = None) -> None:
-        """Create a topic, unless somebody else did."""
-        new = NewTopic(topic, partitions, -1, config=dict(configs or {}))
-        (future,) = self.client.create_topics([new], request_timeout=TIMEOUT_S).values()
-        self.result(future, f"creating topic '{topic}'", admits={KafkaError.TOPIC_ALREADY_EXISTS})
+    def configs(self, topics: Collection[str]) -> Iterator[tuple[str, Callable[[], Configs]]]:
+        """Each with what gives all its configs."""
+        for some in _pieces([*topics], _CHANGED_MAX):
+            resources = [ConfigResource(ResourceType.TOPIC, name) for name in some]
+            asked = self.client.describe_configs(resources, request_timeout=TIMEOUT_S)
+            for resource, future in asked.items():
+                yield resource.name, partial(self._configs, resource.name, future)
+
+    def _configs(self, name: str, future: "Future[Any]") -> Configs:
+        entries = self.result(future, f"configs of '{name}'")
+        return {key: (entry.value, not entry.is_default) for key, entry in entries.items()}
+
+    def create(self, topics: Mapping[str, NewTopic]) -> Iterator[tuple[str, Callable[[], object]]]:
+        """Create topics, unless somebody else did; each with what raises where that failed.
+
+        How many a second may be made is the owner's to say: those beyond it are tried again.
+        """
+        left = [*topics.values()]
+        while left:
+            some, left = left[:_CHANGED_MAX], left[_CHANGED_MAX:]
+            held_up = []
+            asked = self.client.create_topics(some, request_timeout=TIMEOUT_S)
+            for name, future in asked.items():
+                error = future.exception()
+                if isinstance(error, KafkaException) and error.args[0].code() == _THROTTLED:
+                    held_up.append(topics[name])
+                else:
+                    doing = f"creating topic '{name}'"
+                    yield name, partial(self.result, future, doing, admits={KafkaError.TOPIC_ALREADY_EXISTS})
+            if held_up:
+                time.sleep(_THROTTLED_S)
+                left = held_up + left
 
 
-def _pieces(every: Sequence[T]) -> Iterator[list[T]]:
-    for first in range(0, len(every), _ASKED_MAX):
-        yield [*every[first : first + _ASKED_MAX]]
+def _pieces(every: Sequence[T], most: int | None = None) -> Iterator[list[T]]:
+    size = most or _ASKED_MAX
+    for first in range(0, len(every), size):
+        yield [*every[first : first + size]]

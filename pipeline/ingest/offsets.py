@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from confluent_kafka import KafkaError
-from confluent_kafka.admin import OffsetSpec
+from confluent_kafka.admin import NewTopic, OffsetSpec
 
 from pipeline.errors import PipelineError
 from pipeline.ingest.admin import EARLIEST, LATEST, Admin, Topic
@@ -68,9 +68,9 @@ class SourceOffsets:
         """Create topics that are missing."""
         wanted = [*names]
         there = self.topics(wanted)
-        for name in wanted:
-            if name not in there:
-                self._admin.create(name, partitions)
+        lacking = {name: NewTopic(name, partitions, -1) for name in wanted if name not in there}
+        for _, must_be_made in self._admin.create(lacking):
+            must_be_made()
 
     def bounds(self, topics: Iterable[Topic]) -> dict[str, dict[int, Bounds]]:
         """Log start and last stable offset of every partition, by topic name; deleted ones are left out."""

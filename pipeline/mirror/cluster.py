@@ -1,8 +1,8 @@
 """One side of a mirror as its clients see it: topics, ids, offsets, configs."""
 
 import time
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from confluent_kafka import (
     ConsumerGroupTopicPartitions,
@@ -10,25 +10,25 @@ from confluent_kafka import (
     KafkaException,
     TopicPartition,
 )
-from confluent_kafka.admin import ConfigResource, NewPartitions, OffsetSpec, ResourceType
+from confluent_kafka.admin import NewPartitions, NewTopic, OffsetSpec
 
 from pipeline.errors import PipelineError
-from pipeline.ingest.admin import TIMEOUT_S, Admin, Place, Topic
+from pipeline.ingest.admin import TIMEOUT_S, Admin, Configs, Place, Topic
 from pipeline.ingest.offsets import KafkaSource, probe
 from pipeline.mirror.clients import settings
 from pipeline.mirror.planning.address import Address
 from pipeline.mirror.planning.errors import Paused, Unreachable, failure_of
 
-Configs = dict[str, tuple[str | None, bool]]
-"""Each config's value, and whether it was set for this topic."""
+_CHECKED_EVERY_S: Final = 0.1
+T = TypeVar("T")
 
 
-class View(NamedTuple):
-    """Topics that were asked for, as far as they exist."""
+class Told(NamedTuple, Generic[T]):
+    """Of topics that were asked for, by name, as far as they exist."""
 
-    topics: dict[str, Topic]
+    of: dict[str, T]
     refused: dict[str, str]
-    """Why this client does not get to know of a topic."""
+    """Why this client may not ask that of a topic."""
 
 
 class Cluster:
@@ -61,25 +61,24 @@ class Cluster:
         """Of all topics that this client may know of."""
         return self._admin.names()
 
-    def view(self, names: Iterable[str]) -> View:
-        """These topics, as far as they exist."""
-        found, refused = {}, {}
-        for name, told in self._admin.topics([*names]):
-            try:
-                topic = told()
-            except Paused as error:
-                refused[name] = str(error)
-                continue
-            if topic is not None:
-                found[name] = topic
-        return View(found, refused)
+    def view(self, names: Iterable[str]) -> Told[Topic]:
+        """These topics."""
+        return _told(self._admin.topics([*names]))
+
+    def configs(self, topics: Iterable[str]) -> Told[Configs]:
+        """All configs of these topics."""
+        return _told(self._admin.configs([*topics]))
+
+    def create(self, topics: Mapping[str, NewTopic]) -> dict[str, str]:
+        """Create topics, unless somebody else did; why some were refused."""
+        return _told(self._admin.create(topics)).refused
 
     def topic(self, name: str) -> Topic | None:
         """One topic, None where it does not exist. Raises: Paused where this client may not use it."""
         view = self.view([name])
         if name in view.refused:
             raise Paused(view.refused[name])
-        return view.topics.get(name)
+        return view.of.get(name)
 
     def offsets(self, places: Iterable[Place], spec: OffsetSpec, *, committed: bool) -> dict[Place, int]:
         """EARLIEST or LATEST, of what is committed or of everything; without partitions that are gone."""
@@ -91,17 +90,6 @@ class Cluster:
         if place not in found:
             raise Unreachable(f"{place[0]}-{place[1]} of the {self.side} is not there")
         return found[place]
-
-    def configs(self, topic: str) -> Configs:
-        """All configs of a topic."""
-        resource = ConfigResource(ResourceType.TOPIC, topic)
-        (asked,) = self._admin.client.describe_configs([resource], request_timeout=TIMEOUT_S).values()
-        entries = self._admin.result(asked, f"configs of '{topic}'")
-        return {name: (entry.value, not entry.is_default) for name, entry in entries.items()}
-
-    def create(self, topic: str, partitions: int, configs: dict[str, str]) -> None:
-        """Create a topic, unless somebody else did."""
-        self._admin.create(topic, partitions, configs)
 
     def grow(self, topic: str, partitions: int) -> None:
         """Add partitions."""
@@ -126,13 +114,33 @@ class Cluster:
             if place.error is not None:
                 raise failure_of(place.error, doing)
 
-    def wait_for(self, name: str, partitions: int) -> Topic:
-        """Until all partitions of a new topic have leaders. Raises: Unreachable."""
+    def wait_for(self, partitions: Mapping[str, int]) -> Told[Topic]:
+        """Until all of so many partitions of new topics have leaders. Raises: Unreachable."""
         deadline = time.monotonic() + TIMEOUT_S
+        ready: Told[Topic] = Told({}, {})
+        lacking = set(partitions)
         while True:
-            found = self.topic(name)
-            if found is not None and len(found.partitions) >= partitions and found.is_led:
-                return found
+            seen = self.view(lacking)
+            ready.refused.update(seen.refused)
+            for topic in seen.of.values():
+                if topic.is_led and len(topic.partitions) >= partitions[topic.name]:
+                    ready.of[topic.name] = topic
+            lacking -= ready.of.keys() | ready.refused.keys()
+            if not lacking:
+                return ready
             if time.monotonic() > deadline:
-                raise Unreachable(f"topic '{name}' at the {self.side} has no leaders yet")
-            time.sleep(0.1)
+                raise Unreachable(f"topic '{min(lacking)}' at the {self.side} has no leaders yet")
+            time.sleep(_CHECKED_EVERY_S)
+
+
+def _told(asked: Iterable[tuple[str, Callable[[], T | None]]]) -> Told[T]:
+    told: Told[T] = Told({}, {})
+    for name, answer in asked:
+        try:
+            found = answer()
+        except Paused as error:
+            told.refused[name] = str(error)
+            continue
+        if found is not None:
+            told.of[name] = found
+    return told

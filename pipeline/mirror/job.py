@@ -25,9 +25,11 @@ from pipeline.mirror.planning.errors import Fenced, Paused, Stopped, Unreachable
 from pipeline.mirror.planning.progress import Progress
 from pipeline.mirror.planning.tracks import (
     FENCED_MAX,
+    SMALL_AT_ONCE,
     MirrorRequest,
     Plan,
     Track,
+    bundled,
     due,
     lag_seconds,
     unfinished,
@@ -176,7 +178,7 @@ class _Driver:
             for sentence in self._discovery.refused.values():
                 self._say_once(sentence)
             self._discovered_at = now
-        topics = self._source.view({track.unit.topic for track in self._tracks.values()}).topics
+        topics = self._source.view({track.unit.topic for track in self._tracks.values()}).of
         same = {}
         for track in self._tracks.values():
             topic = topics.get(track.unit.topic)
@@ -201,7 +203,7 @@ class _Driver:
         plans = [Plan(track, *told) for track in chosen]
         session = self._session()
         with ThreadPoolExecutor(1) as runner:
-            running = runner.submit(_spread, session, plans)
+            running = runner.submit(_spread, session, bundled(plans))
             try:
                 while not running.done():
                     wait([running], timeout=_LOOK_EVERY_S)
@@ -285,11 +287,11 @@ class _Driver:
             self._say(sentence)
 
 
-def _spread(spark: "SparkSession", plans: Sequence[Plan]) -> list[Outcome]:
-    """One Spark task for each plan. Raises: Unreachable where one died, with what it had not committed."""
-    numbers = spark.range(len(plans), numPartitions=len(plans))
+def _spread(spark: "SparkSession", bundles: Sequence[Sequence[Plan]]) -> list[Outcome]:
+    """One Spark task for each bundle. Raises: Unreachable where one died, with what it had not committed."""
+    numbers = spark.range(len(bundles), numPartitions=len(bundles))
     try:
-        rows = numbers.mapInArrow(_task(plans), f"{_OUTCOME} binary").collect()
+        rows = numbers.mapInArrow(_task(bundles), f"{_OUTCOME} binary").collect()
     except Exception as error:
         if not is_from_spark(error):
             raise
@@ -298,14 +300,18 @@ def _spread(spark: "SparkSession", plans: Sequence[Plan]) -> list[Outcome]:
     return [msgspec.json.decode(row[_OUTCOME], type=Outcome) for row in rows]
 
 
-def _task(plans: Sequence[Plan]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _task(
+    bundles: Sequence[Sequence[Plan]],
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Plans go with the code of the task, which is shown nowhere: they may hold passwords."""
 
     def run(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in numbers:
             for number in batch.column(0).to_pylist():
-                outcome = msgspec.json.encode(mirror_partition(plans[number]))
-                yield pa.RecordBatch.from_pydict({_OUTCOME: [outcome]})
+                with ThreadPoolExecutor(SMALL_AT_ONCE) as pool:
+                    outcomes = pool.map(mirror_partition, bundles[number])
+                told = [msgspec.json.encode(outcome) for outcome in outcomes]
+                yield pa.RecordBatch.from_pydict({_OUTCOME: told})
 
     return run
 

@@ -3,10 +3,12 @@
 import time
 from typing import Final
 
+from confluent_kafka.admin import NewTopic
+
 from pipeline.ingest.admin import LATEST
 from pipeline.mirror.clients import TRANSACTION_TIMEOUT_S, PartitionReader
 from pipeline.mirror.cluster import Cluster
-from pipeline.mirror.planning.errors import Unreachable
+from pipeline.mirror.planning.errors import Paused, Unreachable
 from pipeline.mirror.planning.progress import PROGRESS_PARTITION, PROGRESS_TOPIC, Progress
 
 _PLACE: Final = (PROGRESS_TOPIC, PROGRESS_PARTITION)
@@ -21,8 +23,10 @@ _WITHIN_S: Final = TRANSACTION_TIMEOUT_S + 10
 def ensure_progress_topic(target: Cluster) -> None:
     """The topic that the mirror keeps its progress in."""
     if target.topic(PROGRESS_TOPIC) is None:
-        target.create(PROGRESS_TOPIC, 1, _CONFIGS)
-        target.wait_for(PROGRESS_TOPIC, 1)
+        refused = target.create({PROGRESS_TOPIC: NewTopic(PROGRESS_TOPIC, 1, -1, config=_CONFIGS)})
+        if refused:
+            raise Paused(refused[PROGRESS_TOPIC])
+        target.wait_for({PROGRESS_TOPIC: 1})
 
 
 class ProgressReader:

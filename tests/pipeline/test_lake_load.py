@@ -438,7 +438,7 @@ def test_a_table_that_cannot_be_written_stops_no_other(lake: Lake, topics: Topic
         (paths["spoilt"] / "_delta_log").write_text("")
 
     loads = lake.load("spoilt", "sound", before_reading=spoil)
-    assert "spoilt" in loads["spoilt"].failure and "cannot be opened" in loads["spoilt"].failure
+    assert "spoilt" in loads["spoilt"].failure and "cannot be written" in loads["spoilt"].failure
     assert (loads["sound"].rows, loads["sound"].failure) == (3, "")
 
 

@@ -1,6 +1,6 @@
 """What the driver knows of each partition, and which of them the next round works on. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -11,6 +11,8 @@ from pipeline.mirror.planning.units import Outcome, State
 _RETRY_FIRST_MS: Final = 500
 _RETRY_MAX_MS: Final = 5_000
 _PAUSE_MS: Final = 30_000
+SMALL_OFFSETS_MAX: Final = 1_000
+SMALL_AT_ONCE: Final = 8
 FENCED_MAX: Final = 3
 """So often in a row a partition is taken over again; then the other mirror keeps it."""
 
@@ -102,6 +104,16 @@ class Plan(NamedTuple):
     target_id: str
     progress_from: int
     """Offset in the progress topic up to which the driver has read."""
+
+
+def bundled(plans: Sequence[Plan]) -> list[list[Plan]]:
+    """What tasks do: a partition with much to copy by itself, some with little side by side, since most of
+    their time is waiting for answers.
+    """
+    large = [[plan] for plan in plans if plan.track.lag > SMALL_OFFSETS_MAX]
+    small = [plan for plan in plans if plan.track.lag <= SMALL_OFFSETS_MAX]
+    size = 2 * SMALL_AT_ONCE
+    return large + [small[first : first + size] for first in range(0, len(small), size)]
 
 
 def due(tracks: Iterable[Track], now_ms: int, *, continuous: bool) -> list[Track]:
