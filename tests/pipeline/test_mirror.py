@@ -11,6 +11,7 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from pyspark.sql import SparkSession
 
 from pipeline.errors import PipelineError
+from pipeline.ingest import admin
 from pipeline.mirror.planning.progress import PROGRESS_TOPIC, Position, progress_records
 from tests.integration.stack import Stack
 from tests.pipeline.mirroring import RECENT_MS, Mirrors, Side, contents
@@ -290,6 +291,41 @@ def test_groups_go_on_at_the_target_where_they_were(sides: tuple[Side, Side], mi
     commit(east, "workers", [TopicPartition("jobs", 0, 190)])  # consumers failed over and went on
     mirrors.run(west, east, "jobs", rename="same", groups=("workers",))
     assert committed(east, "workers", "jobs", 2)[0] == 190
+
+
+def test_many_topics_are_made_at_the_rate_of_the_target(
+    stack: Stack, mirrors: Mirrors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 30 a target takes 11 at once and one more each second; questions have room for a few of them."""
+    monkeypatch.setattr(admin, "_ASKED_MAX", 4)
+    monkeypatch.setattr(admin, "_CHANGED_MAX", 9)
+    west = Side(stack, "many")
+    east = Side(stack, "slow", limits={"controller_mutation_rate_max": 1})
+    for number in range(30):
+        west.create(f"topic-{number}", retention_ms=str(3_600_000 + number))
+        west.produce(f"topic-{number}", 3)
+    summary = mirrors.run(west, east, rename="same")
+    assert (sum(track.records for track in summary.tracks), len(summary.tracks), summary.paused) == (
+        90,
+        30,
+        [],
+    )
+    for number in range(30):
+        assert len(east.read(f"topic-{number}")[0]) == 3
+    resource = ConfigResource(ResourceType.TOPIC, "topic-29")
+    assert east.admin.describe_configs([resource])[resource].result(20)["retention.ms"].value == "3600029"
+
+
+def test_topics_that_the_target_refuses_stop_no_other(stack: Stack, mirrors: Mirrors) -> None:
+    west = Side(stack, "roomy")
+    east = Side(stack, "narrow", limits={"partitions_max": 6})
+    for name, partitions in (("fits", 2), ("does-not", 9), ("fits-too", 3)):
+        west.create(name, partitions)
+        west.produce(name, 10, partitions)
+    summary = mirrors.run(west, east, rename="same")
+    assert sum(track.records for track in summary.tracks) == 20
+    assert len(summary.paused) == 1 and "partitions" in summary.paused[0]
+    assert [len(found) for found in east.read("fits-too", 3)] == [4, 3, 3]
 
 
 def test_an_instance_is_not_mirrored_into_itself(sides: tuple[Side, Side], mirrors: Mirrors) -> None:

@@ -7,7 +7,16 @@ from pipeline.errors import PipelineError
 from pipeline.mirror.planning.address import Address, check_bootstrap, parse_client_config
 from pipeline.mirror.planning.errors import Paused
 from pipeline.mirror.planning.progress import PAIR_STRETCH_OFFSETS, Pair, Position, Progress, progress_records
-from pipeline.mirror.planning.tracks import Track, due, lag_seconds, unfinished
+from pipeline.mirror.planning.tracks import (
+    SMALL_OFFSETS_MAX,
+    MirrorRequest,
+    Plan,
+    Track,
+    bundled,
+    due,
+    lag_seconds,
+    unfinished,
+)
 from pipeline.mirror.planning.units import Outcome, State, Unit, is_mirrored, target_name
 
 UNIT = Unit("ia", "orders", "topic-id", 0, "west.orders")
@@ -127,6 +136,16 @@ def track(partition: int, *, end: int = 100, position: int = -1) -> Track:
 def test_the_longest_work_comes_first() -> None:
     tracks = [track(0, end=10), track(1, end=90), track(2, end=50, position=50), track(3)]
     assert [each.unit.partition for each in due(tracks, 0, continuous=True)] == [3, 1, 0]
+
+
+def test_small_work_goes_side_by_side_and_large_work_alone() -> None:
+    request = MirrorRequest("west", "east", Address("one:9092"), Address("two:9092"))
+    sizes = [5_000, 2_000, *([SMALL_OFFSETS_MAX] * 20)]
+    plans = [Plan(track(n, end=size), request, "ib", 0) for n, size in enumerate(sizes)]
+    shares = bundled(plans)
+    assert [len(each) for each in shares] == [1, 1, 16, 4]
+    assert [plan for each in shares for plan in each] == plans
+    assert bundled([]) == []
 
 
 def test_a_failure_is_tried_again_later_and_a_pause_only_when_continuous() -> None:
