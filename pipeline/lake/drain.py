@@ -36,6 +36,9 @@ PARTITIONS_PER_BATCH_MAX: Final = 256
 _HOLDER: Final = "portico pipeline load"
 _PASSING: Final = (LeasedError, OvertakenError, UnreachableError)
 _TRIES: Final = 4
+_FAILURES_MAX: Final = 10
+_NARROWED: Final = 16
+"""A batch that failed is tried again in so many parts."""
 _RETRY_S: Final = 2.0
 
 
@@ -56,7 +59,9 @@ class Drain:
         self._area = area
         self._offsets_max = offsets_per_batch_max
         self._on_data_loss = on_data_loss
-        self._tries = 0
+        self._partitions_max = PARTITIONS_PER_BATCH_MAX
+        self._failures = self._tries = 0
+        """Reads that failed since the last one that did not, and of those the ones of the topic at hand."""
 
     def step(self) -> bool:
         """The next batch; whether there was one. Where the instance fails, its topics say why.
@@ -81,7 +86,7 @@ class Drain:
         """Topics with something to do, those first whose turn was longest ago."""
         due = [load for load in self._turns if load.is_due]
         ends = accumulate(max(1, len(load.waiting)) for load in due)
-        chosen = max(1, sum(end <= PARTITIONS_PER_BATCH_MAX for end in ends))
+        chosen = max(1, sum(end <= self._partitions_max for end in ends))
         self._turns = due[chosen:] + due[:chosen]
         return due[:chosen]
 
@@ -118,7 +123,8 @@ class Drain:
         """Raises: PipelineError when Kafka cannot be read."""
         try:
             self._commit(part, self._read(part))
-            self._tries = 0
+            self._failures = self._tries = 0
+            self._partitions_max = min(2 * self._partitions_max, PARTITIONS_PER_BATCH_MAX)
         except Exception as error:
             if not is_from_spark(error):
                 raise
@@ -126,10 +132,24 @@ class Drain:
                 raise KeyboardInterrupt from error
             self._plan.offsets.must_answer()
             if not self._drop_gone(part) and not self._is_overtaken(part):
-                self._tries += 1
-                if self._tries == _TRIES:
-                    raise PipelineError(f"reading failed {_TRIES} times: {reason(error)}") from error
-                time.sleep(_RETRY_S * self._tries)
+                self._narrow_down(part, reason(error))
+
+    def _narrow_down(self, part: Ranges, why: str) -> None:
+        """To the topic that cannot be read: it fails, and others go on. Raises: PipelineError if none can."""
+        self._failures += 1
+        if self._failures == _FAILURES_MAX:
+            raise PipelineError(f"reading failed {_FAILURES_MAX} times: {why}")
+        if len(part) == 1:
+            self._tries += 1
+            if self._tries == _TRIES:
+                [(name, load)] = self._loads(part)
+                load.fail(f"topic {name}: reading failed {_TRIES} times: {why}")
+                self._tries = 0
+                return
+        failed = [load for _, load in self._loads(part)]
+        self._turns = failed + [load for load in self._turns if load.topic.name not in part]
+        self._partitions_max = max(1, self._partitions_max // _NARROWED)
+        time.sleep(_RETRY_S * min(self._failures, _TRIES))
 
     def _read(self, part: Ranges) -> list[StagedFile]:
         loads = self._loads(part)

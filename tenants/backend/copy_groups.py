@@ -21,7 +21,7 @@ from kio.static.primitive import i8
 from contracts.adoption import AdoptProducerIds, AdoptTransaction
 from contracts.names import physical_name, tenant_name
 from contracts.specs import Engine
-from tenants.backend import groups
+from tenants.backend import groups, topics
 from tenants.backend.copy_links import Links
 from tenants.backend.groups import Committed
 from tenants.backend.topics import TopicPartition
@@ -30,7 +30,6 @@ from tenants.rules.moves import PRODUCER_IDS_AHEAD
 from wire.codec import duration, milliseconds
 
 _AT_ONCE: Final = 12
-_PARTITIONS_PER_COMMIT: Final = 2_000
 _TRIES: Final = 20
 _RETRY_S: Final = 0.05
 _AGAIN: Final = (
@@ -95,8 +94,8 @@ class GroupCopy:
             await self._forget(name)  # some of it is committed no more: begun anew
             before = {}
         news = [(key, value) for key, value in committed.items() if before.get(key) != value]
-        for at in range(0, len(news), _PARTITIONS_PER_COMMIT):
-            await self._commit(name, dict(news[at : at + _PARTITIONS_PER_COMMIT]))
+        for some in topics.pieces(news, groups.PARTITIONS_PER_COMMIT):
+            await self._commit(name, dict(some))
         self._written[name] = committed
 
     async def _forget(self, name: str) -> None:

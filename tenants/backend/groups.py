@@ -201,6 +201,8 @@ async def committed_offsets(
     return {key: offset for key, (offset, _) in found.items()}
 
 
+PARTITIONS_PER_COMMIT: Final = 2_000
+"""Brokers bound the entries of a request (`wire.request_bounds`)."""
 Committed = Mapping[TopicPartition, tuple[int, str | None]]
 """Offset and metadata, by the tenant's names."""
 

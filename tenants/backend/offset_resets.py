@@ -17,6 +17,9 @@ from tenants.rules.lifecycle import unfit
 from tenants.rules.offset_reset import Known, Planned, Wish
 
 _NO_MEMBER: Final = ("Empty", "Dead")
+_HAS_MEMBERS: Final = frozenset(
+    {ErrorCode.unknown_member_id, ErrorCode.illegal_generation, ErrorCode.rebalance_in_progress}
+)
 
 
 async def known(
@@ -80,20 +83,19 @@ async def _leaders(
 async def commit(cluster: Cluster, instance_id: str, name: str, planned: Sequence[Planned]) -> None:
     """Commit the new offsets in the name of a group without members. Raises: Conflict, Unavailable."""
     group_id = GroupId(physical_name(instance_id, name))
-    committed = {
-        (one.topic, one.partition): (one.new_offset, "") for one in planned if one.new_offset is not None
-    }
-    if not committed:
-        return
-    request = groups.commit_of(instance_id, group_id, committed)
-    coordinator = await groups.coordinator_of(cluster, group_id)
-    answer = await cluster.ask(request, coordinator, read_only=False)
-    codes = {one.error_code for topic in answer.topics for one in topic.partitions} - {ErrorCode.none}
-    if codes & {ErrorCode.unknown_member_id, ErrorCode.illegal_generation, ErrorCode.rebalance_in_progress}:
-        raise _has_members(name)
-    if codes:
-        first = min(code.name for code in codes)
-        raise Unavailable(f"the cluster answered {first.upper()}. Try again in a few seconds")
+    committed = [
+        ((one.topic, one.partition), (one.new_offset, "")) for one in planned if one.new_offset is not None
+    ]
+    for some in topics.pieces(committed, groups.PARTITIONS_PER_COMMIT):
+        request = groups.commit_of(instance_id, group_id, dict(some))
+        coordinator = await groups.coordinator_of(cluster, group_id)
+        answer = await cluster.ask(request, coordinator, read_only=False)
+        codes = {one.error_code for topic in answer.topics for one in topic.partitions} - {ErrorCode.none}
+        if codes & _HAS_MEMBERS:
+            raise _has_members(name)
+        if codes:
+            first = min(code.name for code in codes)
+            raise Unavailable(f"the cluster answered {first.upper()}. Try again in a few seconds")
 
 
 def _has_members(name: str) -> Conflict:

@@ -2,8 +2,8 @@
 
 import asyncio
 import hashlib
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
 
 from kio.schema.create_partitions.v1.request import CreatePartitionsRequest, CreatePartitionsTopic
 from kio.schema.create_topics.v4.request import (
@@ -61,6 +61,9 @@ _FIELD_OF: Final = {
     ErrorCode.invalid_request: "configs",
 }
 
+_PARTITIONS_AT_ONCE: Final = 4_000
+_TOPICS_AT_ONCE: Final = 500
+T = TypeVar("T")
 TopicPartition = tuple[str, int]
 """A tenant's topic name and a partition."""
 
@@ -150,7 +153,7 @@ async def offsets(
         if leader in cluster.addresses:
             by_leader.setdefault(leader, []).append(key)
 
-    async def ask(leader: int, keys: list[TopicPartition]) -> dict[TopicPartition, int]:
+    async def ask(leader: int, keys: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         try:
             request = _list_offsets(instance_id, keys, timestamp, read_committed, replica_id)
             answer = await cluster.ask(request, leader)
@@ -163,13 +166,16 @@ async def offsets(
             if one.error_code is ErrorCode.none
         }
 
-    answers = await asyncio.gather(*(ask(leader, keys) for leader, keys in by_leader.items()))
+    asked = [
+        (leader, some) for leader, keys in by_leader.items() for some in pieces(keys, _PARTITIONS_AT_ONCE)
+    ]
+    answers = await asyncio.gather(*(ask(leader, some) for leader, some in asked))
     return {key: offset for answer in answers for key, offset in answer.items()}
 
 
 def _list_offsets(
     instance_id: str,
-    keys: list[TopicPartition],
+    keys: Sequence[TopicPartition],
     timestamp: i64,
     read_committed: bool,
     replica_id: BrokerId,
@@ -196,10 +202,30 @@ async def log_sizes(
     cluster: Cluster, instance_id: str, keys: list[TopicPartition]
 ) -> dict[TopicPartition, int]:
     """Bytes on disk of the largest replica of partitions, from the brokers that answer."""
+    requests = [_describe_log_dirs(instance_id, some) for some in pieces(keys, _PARTITIONS_AT_ONCE)]
+
+    async def ask(node_id: int, request: DescribeLogDirsRequest) -> Any:
+        try:
+            return await cluster.ask(request, node_id)
+        except Unavailable:
+            return None
+
+    sizes: dict[TopicPartition, int] = {}
+    asked = [ask(node_id, request) for node_id in cluster.addresses for request in requests]
+    for answer in await asyncio.gather(*asked):
+        for directory in answer.results if answer is not None else ():
+            for topic in directory.topics:
+                for one in topic.partitions:
+                    key = (tenant_name(instance_id, topic.name) or "", int(one.partition_index))
+                    sizes[key] = max(sizes.get(key, 0), int(one.partition_size))
+    return sizes
+
+
+def _describe_log_dirs(instance_id: str, keys: Sequence[TopicPartition]) -> DescribeLogDirsRequest:
     partitions: dict[str, list[int]] = {}
     for name, partition in keys:
         partitions.setdefault(name, []).append(partition)
-    request = DescribeLogDirsRequest(
+    return DescribeLogDirsRequest(
         topics=tuple(
             DescribableLogDirTopic(
                 topic=TopicName(physical_name(instance_id, name)),
@@ -209,34 +235,23 @@ async def log_sizes(
         )
     )
 
-    async def ask(node_id: int) -> Any:
-        try:
-            return await cluster.ask(request, node_id)
-        except Unavailable:
-            return None
 
-    sizes: dict[TopicPartition, int] = {}
-    if not keys:
-        return sizes
-    for answer in await asyncio.gather(*(ask(node_id) for node_id in cluster.addresses)):
-        for directory in answer.results if answer is not None else ():
-            for topic in directory.topics:
-                for one in topic.partitions:
-                    key = (tenant_name(instance_id, topic.name) or "", int(one.partition_index))
-                    sizes[key] = max(sizes.get(key, 0), int(one.partition_size))
-    return sizes
+def pieces(every: Sequence[T], most: int) -> list[Sequence[T]]:
+    """Brokers bound the entries of a request (`wire.request_bounds`): of so many, some at a time."""
+    return [every[first : first + most] for first in range(0, len(every), most)]
 
 
 async def configs(cluster: Cluster, instance_id: str, names: list[str]) -> dict[str, list[ConfigFacts]]:
     """Configs of topics by their names, without those that are not there any more. Raises: Unavailable."""
-    if not names:
-        return {}
-    answer = await cluster.ask(_describe_configs(instance_id, names))
-    return {
-        tenant_name(instance_id, result.resource_name) or "": _config_facts(result)
-        for result in answer.results
-        if result.error_code is ErrorCode.none
-    }
+    found: dict[str, list[ConfigFacts]] = {}
+    for some in pieces(names, _TOPICS_AT_ONCE):
+        answer = await cluster.ask(_describe_configs(instance_id, some))
+        found |= {
+            tenant_name(instance_id, result.resource_name) or "": _config_facts(result)
+            for result in answer.results
+            if result.error_code is ErrorCode.none
+        }
+    return found
 
 
 async def _configs(cluster: Cluster, instance_id: str, name: str) -> list[ConfigFacts]:
@@ -246,7 +261,7 @@ async def _configs(cluster: Cluster, instance_id: str, name: str) -> list[Config
     return _config_facts(result)
 
 
-def _describe_configs(instance_id: str, names: list[str]) -> DescribeConfigsRequest:
+def _describe_configs(instance_id: str, names: Sequence[str]) -> DescribeConfigsRequest:
     resources = tuple(
         DescribeConfigsResource(
             resource_type=_TOPIC, resource_name=physical_name(instance_id, name), configuration_keys=None

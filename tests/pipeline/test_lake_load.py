@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 import pytest
 from deltalake import DeltaTable
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -440,6 +441,48 @@ def test_a_table_that_cannot_be_written_stops_no_other(lake: Lake, topics: Topic
     loads = lake.load("spoilt", "sound", before_reading=spoil)
     assert "spoilt" in loads["spoilt"].failure and "cannot be written" in loads["spoilt"].failure
     assert (loads["sound"].rows, loads["sound"].failure) == (3, "")
+
+
+def unreadable(monkeypatch: pytest.MonkeyPatch, *names: str) -> list[list[str]]:
+    """Reads of these topics fail in Spark; returns what each read was of."""
+    read, reads = drain.read_pieces, list[list[str]]()
+
+    def reading(spark: SparkSession, offsets: Any, topics: Any, part: dict[str, Any], *more: Any) -> Any:
+        reads.append([*part])
+        if set(names) & set(part):
+            raise PySparkException("Record batch for partition 0 at offset 0 is invalid")
+        return read(spark, offsets, topics, part, *more)
+
+    monkeypatch.setattr(drain, "read_pieces", reading)
+    monkeypatch.setattr(drain, "_RETRY_S", 0.0)
+    return reads
+
+
+def test_a_topic_that_cannot_be_read_stops_no_other(
+    lake: Lake, topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"near-{number}" for number in range(18)]
+    topics.create(*names)
+    for name in names:
+        topics.produce(name, numbered(2))
+    reads = unreadable(monkeypatch, "near-3")
+    loads = lake.load(*names)
+    assert "topic near-3: reading failed 4 times: Record batch" in loads.pop("near-3").failure
+    assert [(load.rows, load.failure) for load in loads.values()] == [(2, "")] * 17
+    assert [len(each) for each in reads][:3] == [18, 16, 1] and len(reads) < 20
+
+
+def test_where_nothing_can_be_read_no_topic_is_tried_for_long(
+    lake: Lake, topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"dark-{number}" for number in range(18)]
+    topics.create(*names)
+    for name in names:
+        topics.produce(name, numbered(2))
+    reads = unreadable(monkeypatch, *names)
+    loads = lake.load(*names)
+    assert all("reading failed" in load.failure for load in loads.values())
+    assert len(reads) == 10 and sum(load.rows for load in loads.values()) == 0
 
 
 def test_two_loads_of_one_instance_miss_and_double_nothing(
