@@ -8,11 +8,13 @@ about what it leads, and an API with the usual bound takes 5,000 topics of one p
 10,000 partitions, which is the largest there is.
 """
 
-from typing import Final, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple, TypeVar
 
 from wire.api_table import ApiKey
 from wire.scope import SCOPE_BYTES
 
+T = TypeVar("T")
 MIB: Final = 1024 * 1024
 _ADDED_CONFIG_BYTES: Final = 64
 """A scope, and `segment.bytes` with its value."""
@@ -47,6 +49,10 @@ class RequestBound(NamedTuple):
 
 
 USUAL: Final = RequestBound(10_500)
+PARTITIONS_AT_ONCE: Final = 4_000
+"""So many of any topics fit into every request that names a topic for each."""
+CONFIGS_AT_ONCE: Final = 500
+"""Topics whose configs are asked for."""
 SUBSCRIBED_NAMES_MAX: Final = 12_000
 """Topic names inside the metadata of one JoinGroup: 3,000 topics, named again as owned, in two protocols."""
 
@@ -111,3 +117,9 @@ assert all(bound.why for bound in _BOUNDS.values()), "an unusual bound has a rea
 def bound_of(api_key: int) -> RequestBound:
     """The bound of one API."""
     return _BOUNDS.get(api_key, USUAL)
+
+
+def pieces(every: Sequence[T], most: int) -> Iterator[Sequence[T]]:
+    """For whoever asks about more than one request may name."""
+    for first in range(0, len(every), most):
+        yield every[first : first + most]

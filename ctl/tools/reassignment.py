@@ -1,6 +1,6 @@
 """Moving partitions to other brokers: start, watch and cancel reassignments, and the throttle on them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from kio.schema.alter_partition_reassignments.v0.request import (
@@ -18,6 +18,7 @@ from ctl.tools.partitions import PartitionRow
 from ctl.tools.reassignment_plan import Plan, TopicPartition, throttled_replicas
 from ctl.tools.topic_admin import BROKER, TOPIC, alter_configs, configs_of
 from wire.codec import duration
+from wire.request_bounds import PARTITIONS_AT_ONCE, pieces
 
 LEADER_RATE: Final = "leader.replication.throttled.rate"
 FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
@@ -60,8 +61,17 @@ async def ongoing(cluster: Cluster) -> dict[TopicPartition, Ongoing]:
 
 async def alter(cluster: Cluster, targets: dict[TopicPartition, tuple[int, ...] | None]) -> list[Outcome]:
     """Begin reassignments; None cancels one. Raises: CommandError, KafkaUnavailable."""
+    found: list[Outcome] = []
+    for some in pieces(sorted(targets.items()), PARTITIONS_AT_ONCE):
+        found += await _alter(cluster, some)
+    return sorted(found)
+
+
+async def _alter(
+    cluster: Cluster, targets: Sequence[tuple[TopicPartition, tuple[int, ...] | None]]
+) -> Iterator[Outcome]:
     topics: dict[str, list[ReassignablePartition]] = {}
-    for (topic, partition), replicas in sorted(targets.items()):
+    for (topic, partition), replicas in targets:
         brokers = None if replicas is None else tuple(map(BrokerId, replicas))
         topics.setdefault(topic, []).append(
             ReassignablePartition(partition_index=i32(partition), replicas=brokers)
@@ -76,7 +86,7 @@ async def alter(cluster: Cluster, targets: dict[TopicPartition, tuple[int, ...] 
     answer = await cluster.ask_controller(request, lambda each: each.error_code)
     if answer.error_code is not ErrorCode.none:
         raise refusal("reassignments", answer.error_code, answer.error_message)
-    return sorted(
+    return (
         Outcome(topic.name, int(one.partition_index), _error(one))
         for topic in answer.responses
         for one in topic.partitions

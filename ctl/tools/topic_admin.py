@@ -24,6 +24,7 @@ from kio.static.primitive import i8, i16, i32
 from ctl.cluster_client import Cluster, refusal
 from ctl.errors import usage
 from wire.codec import duration
+from wire.request_bounds import CONFIGS_AT_ONCE, pieces
 
 TOPIC: Final = 2
 BROKER: Final = 4
@@ -130,18 +131,19 @@ async def configs_of(
 
     Raises: CommandError, KafkaUnavailable.
     """
-    resources = tuple(
-        DescribeConfigsResource(resource_type=i8(TOPIC), resource_name=name, configuration_keys=None)
-        for name in topics
-    )
-    request = DescribeConfigsRequest(resources=resources, include_synonyms=False)
-    answer = await cluster.ask_controller(request, lambda _: None)
     found: dict[str, dict[str, tuple[str | None, bool]]] = {}
-    for result in answer.results:
-        _check(f"topic {result.resource_name}", result.error_code, result.error_message)
-        found[result.resource_name] = {
-            one.name: (one.value, one.config_source == _TOPIC_OVERRIDE) for one in result.configs
-        }
+    for some in pieces(topics, CONFIGS_AT_ONCE):
+        resources = tuple(
+            DescribeConfigsResource(resource_type=i8(TOPIC), resource_name=name, configuration_keys=None)
+            for name in some
+        )
+        request = DescribeConfigsRequest(resources=resources, include_synonyms=False)
+        answer = await cluster.ask_controller(request, lambda _: None)
+        for result in answer.results:
+            _check(f"topic {result.resource_name}", result.error_code, result.error_message)
+            found[result.resource_name] = {
+                one.name: (one.value, one.config_source == _TOPIC_OVERRIDE) for one in result.configs
+            }
     return found
 
 

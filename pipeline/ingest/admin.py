@@ -2,13 +2,15 @@
 
 import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
+
+from wire.request_bounds import pieces
 
 EARLIEST: Final = OffsetSpec.earliest()
 LATEST: Final = OffsetSpec.latest()
@@ -29,7 +31,6 @@ Place = tuple[str, int]
 """Topic and partition."""
 Configs = dict[str, tuple[str | None, bool]]
 """Each config's value, and whether it was set for this topic."""
-T = TypeVar("T")
 
 
 class Topic(NamedTuple):
@@ -84,8 +85,8 @@ class Admin:
 
     def topics(self, names: Collection[str]) -> Iterator[tuple[str, Callable[[], Topic | None]]]:
         """Each with what gives it, or None where it does not exist."""
-        for some in _pieces([*names]):
-            asked = self.client.describe_topics(TopicCollection(some), request_timeout=TIMEOUT_S)
+        for some in pieces([*names], _ASKED_MAX):
+            asked = self.client.describe_topics(TopicCollection([*some]), request_timeout=TIMEOUT_S)
             for name, future in asked.items():
                 yield name, partial(self._topic, name, future)
 
@@ -93,7 +94,7 @@ class Admin:
         told = self.result(future, f"topic '{name}'", admits=_ABSENT)
         if told is None:
             return None
-        topic_id = urlsafe_b64decode(f"{told.topic_id}==")
+        topic_id = b"" if told.topic_id is None else urlsafe_b64decode(f"{told.topic_id}==")
         return Topic(
             name,
             topic_id.hex() if any(topic_id) else "",
@@ -107,7 +108,7 @@ class Admin:
         """Of what is committed or of everything; without partitions that are gone."""
         isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         found = {}
-        for some in _pieces([TopicPartition(*place) for place in places]):
+        for some in pieces([TopicPartition(*place) for place in places], _ASKED_MAX):
             asked = self.client.list_offsets(
                 dict.fromkeys(some, spec), isolation_level=isolation, request_timeout=TIMEOUT_S
             )
@@ -119,7 +120,7 @@ class Admin:
 
     def configs(self, topics: Collection[str]) -> Iterator[tuple[str, Callable[[], Configs]]]:
         """Each with what gives all its configs."""
-        for some in _pieces([*topics], _CHANGED_MAX):
+        for some in pieces([*topics], _CHANGED_MAX):
             resources = [ConfigResource(ResourceType.TOPIC, name) for name in some]
             asked = self.client.describe_configs(resources, request_timeout=TIMEOUT_S)
             for resource, future in asked.items():
@@ -149,9 +150,3 @@ class Admin:
             if held_up:
                 time.sleep(_THROTTLED_S)
                 left = held_up + left
-
-
-def _pieces(every: Sequence[T], most: int | None = None) -> Iterator[list[T]]:
-    size = most or _ASKED_MAX
-    for first in range(0, len(every), size):
-        yield [*every[first : first + size]]

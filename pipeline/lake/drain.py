@@ -5,6 +5,7 @@ are held for that batch alone, and planned again where another loader wrote them
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -60,8 +61,10 @@ class Drain:
         self._offsets_max = offsets_per_batch_max
         self._on_data_loss = on_data_loss
         self._partitions_max = PARTITIONS_PER_BATCH_MAX
-        self._failures = self._tries = 0
-        """Reads that failed since the last one that did not, and of those the ones of the topic at hand."""
+        self._failures = 0
+        """Reads that failed since the last one that did not."""
+        self._tries: Counter[str] = Counter()
+        """Those of each topic."""
 
     def step(self) -> bool:
         """The next batch; whether there was one. Where the instance fails, its topics say why.
@@ -123,7 +126,9 @@ class Drain:
         """Raises: PipelineError when Kafka cannot be read."""
         try:
             self._commit(part, self._read(part))
-            self._failures = self._tries = 0
+            self._failures = 0
+            for name in part:
+                del self._tries[name]
             self._partitions_max = min(2 * self._partitions_max, PARTITIONS_PER_BATCH_MAX)
         except Exception as error:
             if not is_from_spark(error):
@@ -137,16 +142,13 @@ class Drain:
     def _narrow_down(self, part: Ranges, why: str) -> None:
         """To the topic that cannot be read: it fails, and others go on. Raises: PipelineError if none can."""
         self._failures += 1
+        self._tries.update([*part])
         if self._failures == _FAILURES_MAX:
             raise PipelineError(f"reading failed {_FAILURES_MAX} times: {why}")
-        if len(part) == 1:
-            self._tries += 1
-            if self._tries == _TRIES:
-                [(name, load)] = self._loads(part)
-                load.fail(f"topic {name}: reading failed {_TRIES} times: {why}")
-                self._tries = 0
-                return
         failed = [load for _, load in self._loads(part)]
+        if len(failed) == 1 and self._tries[failed[0].topic.name] >= _TRIES:
+            failed[0].fail(f"topic {failed[0].topic.name}: reading failed {_TRIES} times: {why}")
+            return
         self._turns = failed + [load for load in self._turns if load.topic.name not in part]
         self._partitions_max = max(1, self._partitions_max // _NARROWED)
         time.sleep(_RETRY_S * min(self._failures, _TRIES))

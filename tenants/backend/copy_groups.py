@@ -21,13 +21,14 @@ from kio.static.primitive import i8
 from contracts.adoption import AdoptProducerIds, AdoptTransaction
 from contracts.names import physical_name, tenant_name
 from contracts.specs import Engine
-from tenants.backend import groups, topics
+from tenants.backend import groups
 from tenants.backend.copy_links import Links
 from tenants.backend.groups import Committed
 from tenants.backend.topics import TopicPartition
 from tenants.rules.errors import NotFound, Unavailable
 from tenants.rules.moves import PRODUCER_IDS_AHEAD
 from wire.codec import duration, milliseconds
+from wire.request_bounds import pieces
 
 _AT_ONCE: Final = 12
 _TRIES: Final = 20
@@ -94,7 +95,7 @@ class GroupCopy:
             await self._forget(name)  # some of it is committed no more: begun anew
             before = {}
         news = [(key, value) for key, value in committed.items() if before.get(key) != value]
-        for some in topics.pieces(news, groups.PARTITIONS_PER_COMMIT):
+        for some in pieces(news, groups.PARTITIONS_PER_COMMIT):
             await self._commit(name, dict(some))
         self._written[name] = committed
 

@@ -15,6 +15,7 @@ from tenants.backend.topics import TopicPartition
 from tenants.rules.errors import Conflict, Invalid, Unavailable
 from tenants.rules.lifecycle import unfit
 from tenants.rules.offset_reset import Known, Planned, Wish
+from wire.request_bounds import pieces
 
 _NO_MEMBER: Final = ("Empty", "Dead")
 _HAS_MEMBERS: Final = frozenset(
@@ -86,7 +87,7 @@ async def commit(cluster: Cluster, instance_id: str, name: str, planned: Sequenc
     committed = [
         ((one.topic, one.partition), (one.new_offset, "")) for one in planned if one.new_offset is not None
     ]
-    for some in topics.pieces(committed, groups.PARTITIONS_PER_COMMIT):
+    for some in pieces(committed, groups.PARTITIONS_PER_COMMIT):
         request = groups.commit_of(instance_id, group_id, dict(some))
         coordinator = await groups.coordinator_of(cluster, group_id)
         answer = await cluster.ask(request, coordinator, read_only=False)

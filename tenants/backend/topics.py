@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 from kio.schema.create_partitions.v1.request import CreatePartitionsRequest, CreatePartitionsTopic
 from kio.schema.create_topics.v4.request import (
@@ -41,6 +41,7 @@ from tenants.backend.cluster import Cluster, text_for_tenant
 from tenants.rules.errors import Exists, Invalid, NotFound, Refused, Unavailable
 from tenants.rules.lifecycle import unfit
 from wire.codec import duration
+from wire.request_bounds import CONFIGS_AT_ONCE, PARTITIONS_AT_ONCE, pieces
 
 _TIMEOUT_MS: Final = 10_000
 _ANSWER_S: Final = _TIMEOUT_MS / 1000 + 2
@@ -61,9 +62,6 @@ _FIELD_OF: Final = {
     ErrorCode.invalid_request: "configs",
 }
 
-_PARTITIONS_AT_ONCE: Final = 4_000
-_TOPICS_AT_ONCE: Final = 500
-T = TypeVar("T")
 TopicPartition = tuple[str, int]
 """A tenant's topic name and a partition."""
 
@@ -167,7 +165,7 @@ async def offsets(
         }
 
     asked = [
-        (leader, some) for leader, keys in by_leader.items() for some in pieces(keys, _PARTITIONS_AT_ONCE)
+        (leader, some) for leader, keys in by_leader.items() for some in pieces(keys, PARTITIONS_AT_ONCE)
     ]
     answers = await asyncio.gather(*(ask(leader, some) for leader, some in asked))
     return {key: offset for answer in answers for key, offset in answer.items()}
@@ -202,7 +200,7 @@ async def log_sizes(
     cluster: Cluster, instance_id: str, keys: list[TopicPartition]
 ) -> dict[TopicPartition, int]:
     """Bytes on disk of the largest replica of partitions, from the brokers that answer."""
-    requests = [_describe_log_dirs(instance_id, some) for some in pieces(keys, _PARTITIONS_AT_ONCE)]
+    requests = [_describe_log_dirs(instance_id, some) for some in pieces(keys, PARTITIONS_AT_ONCE)]
 
     async def ask(node_id: int, request: DescribeLogDirsRequest) -> Any:
         try:
@@ -236,15 +234,10 @@ def _describe_log_dirs(instance_id: str, keys: Sequence[TopicPartition]) -> Desc
     )
 
 
-def pieces(every: Sequence[T], most: int) -> list[Sequence[T]]:
-    """Brokers bound the entries of a request (`wire.request_bounds`): of so many, some at a time."""
-    return [every[first : first + most] for first in range(0, len(every), most)]
-
-
 async def configs(cluster: Cluster, instance_id: str, names: list[str]) -> dict[str, list[ConfigFacts]]:
     """Configs of topics by their names, without those that are not there any more. Raises: Unavailable."""
     found: dict[str, list[ConfigFacts]] = {}
-    for some in pieces(names, _TOPICS_AT_ONCE):
+    for some in pieces(names, CONFIGS_AT_ONCE):
         answer = await cluster.ask(_describe_configs(instance_id, some))
         found |= {
             tenant_name(instance_id, result.resource_name) or "": _config_facts(result)
