@@ -21,6 +21,7 @@ from tenants.store import written_limits
 from tenants.store.engine import Store, StoreFault
 from tenants.store.shared_session import Office
 from tenants.store.written_limits import Behind
+from wire.request_bounds import pieces
 
 _log = get_logger(__name__)
 _EVERY_S: Final = 1.0
@@ -92,10 +93,9 @@ class TopicLimits:
         cluster = await self._cluster_of(instance.cluster_id)
         names = [*await cluster.topics(instance.id)]
         changed = 0
-        for start in range(0, len(names), _TOPICS_MAX):
-            piece = names[start : start + _TOPICS_MAX]
+        for some in pieces(names, _TOPICS_MAX):
             wanted: dict[str, dict[str, str | None]] = {}
-            for name, facts in (await topics.configs(cluster, instance.id, piece)).items():
+            for name, facts in (await topics.configs(cluster, instance.id, some)).items():
                 own = {fact.name: fact.value for fact in facts if not fact.is_default}
                 changes = followed(own, instance.limits, one.written)
                 if changes:

@@ -8,6 +8,7 @@ from kio.schema.errors import ErrorCode
 from kio.schema.metadata.v9.response import MetadataResponse
 
 from ctl.errors import CommandError, usage
+from wire.request_bounds import PARTITIONS_AT_ONCE, pieces
 
 
 class PartitionRow(NamedTuple):
@@ -71,3 +72,17 @@ def matching(rows: Iterable[PartitionRow], pattern: str | None) -> Iterator[Part
     except re.error as error:
         raise usage(f"'{pattern}' is not a regular expression: {error}") from None
     return (row for row in rows if wanted is None or wanted.fullmatch(row.topic))
+
+
+def by_leader(rows: Iterable[PartitionRow]) -> Iterator[tuple[int, dict[str, list[int]]]]:
+    """Who leads, and partitions by topic, as many as one request takes; without those that nobody leads."""
+    led: dict[int, list[PartitionRow]] = {}
+    for row in rows:
+        if not row.is_unavailable:
+            led.setdefault(row.leader, []).append(row)
+    for leader, its in led.items():
+        for some in pieces(its, PARTITIONS_AT_ONCE):
+            topics: dict[str, list[int]] = {}
+            for row in some:
+                topics.setdefault(row.topic, []).append(row.partition)
+            yield leader, topics

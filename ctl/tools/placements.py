@@ -10,9 +10,8 @@ from kio.static.primitive import i32
 
 from contracts.names import owner_of
 from ctl.cluster_client import Cluster
-from ctl.tools.partitions import PartitionRow, rows_of
+from ctl.tools.partitions import PartitionRow, by_leader, rows_of
 from pipeline.advice.judging.moves import Led, Placement
-from wire.request_bounds import PARTITIONS_AT_ONCE, pieces
 
 _TIMEOUT_S: Final = 30.0
 _Sizes = dict[tuple[str, int], int]
@@ -45,26 +44,15 @@ async def placements(cluster: Cluster, instance_ids: Iterable[str], sample_s: fl
 
 async def _sizes(cluster: Cluster, rows: Sequence[PartitionRow]) -> _Sizes:
     """What leaders say of their logs' sizes."""
-    of_leader: dict[int, list[PartitionRow]] = {}
-    for row in rows:
-        if row.leader >= 0:
-            of_leader.setdefault(row.leader, []).append(row)
     answers = await asyncio.gather(
-        *(
-            _sizes_at(cluster, leader, some)
-            for leader, led in of_leader.items()
-            for some in pieces(led, PARTITIONS_AT_ONCE)
-        )
+        *(_sizes_at(cluster, leader, topics) for leader, topics in by_leader(rows))
     )
     return {key: size for answer in answers for key, size in answer.items()}
 
 
-async def _sizes_at(cluster: Cluster, leader: int, led: Sequence[PartitionRow]) -> _Sizes:
-    topics: dict[str, list[i32]] = {}
-    for row in led:
-        topics.setdefault(row.topic, []).append(i32(row.partition))
+async def _sizes_at(cluster: Cluster, leader: int, topics: dict[str, list[int]]) -> _Sizes:
     asked = tuple(
-        DescribableLogDirTopic(topic=TopicName(topic), partitions=tuple(partitions))
+        DescribableLogDirTopic(topic=TopicName(topic), partitions=tuple(map(i32, partitions)))
         for topic, partitions in topics.items()
     )
     answer = await cluster.ask(leader, DescribeLogDirsRequest(topics=asked), timeout_s=_TIMEOUT_S)

@@ -5,7 +5,7 @@ have the partition in the producer's current transaction. It holds back every re
 Source: KIP-664, Kafka TransactionsCommand.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from kio.schema.describe_producers.v0.request import DescribeProducersRequest, TopicRequest
@@ -23,9 +23,8 @@ from kio.static.primitive import i8, i16, i32
 
 from ctl.cluster_client import Cluster, refusal
 from ctl.errors import CommandError
-from ctl.tools.partitions import PartitionRow
+from ctl.tools.partitions import PartitionRow, by_leader
 from runtime.kafka_client import KafkaUnavailable
-from wire.request_bounds import PARTITIONS_AT_ONCE, pieces
 
 _TRANSACTION: Final = i8(1)
 TopicPartition = tuple[str, int]
@@ -143,41 +142,29 @@ async def open_transactions(cluster: Cluster, rows: Iterable[PartitionRow]) -> l
 
     Raises: CommandError, KafkaUnavailable.
     """
-    by_leader: dict[int, list[PartitionRow]] = {}
-    for row in rows:
-        if row.leader >= 0:
-            by_leader.setdefault(row.leader, []).append(row)
     found: list[OpenTransaction] = []
-    for leader, led in by_leader.items():
-        for some in pieces(led, PARTITIONS_AT_ONCE):
-            found += await _open_at(cluster, leader, some)
-    return sorted(found)
-
-
-async def _open_at(cluster: Cluster, leader: int, rows: Sequence[PartitionRow]) -> Iterator[OpenTransaction]:
-    topics: dict[str, list[int]] = {}
-    for row in rows:
-        topics.setdefault(row.topic, []).append(row.partition)
-    asked = tuple(
-        TopicRequest(name=TopicName(name), partition_indexes=tuple(map(i32, indexes)))
-        for name, indexes in topics.items()
-    )
-    answer = await cluster.ask(leader, DescribeProducersRequest(topics=asked))
-    return (
-        OpenTransaction(
-            topic.name,
-            int(partition.partition_index),
-            int(each.producer_id),
-            int(each.producer_epoch),
-            int(each.coordinator_epoch),
-            int(each.current_txn_start_offset),
-            int(each.last_timestamp),
+    for leader, topics in by_leader(rows):
+        asked = tuple(
+            TopicRequest(name=TopicName(name), partition_indexes=tuple(map(i32, indexes)))
+            for name, indexes in topics.items()
         )
-        for topic in answer.topics
-        for partition in topic.partitions
-        for each in partition.active_producers
-        if each.current_txn_start_offset >= 0
-    )
+        answer = await cluster.ask(leader, DescribeProducersRequest(topics=asked))
+        found += (
+            OpenTransaction(
+                topic.name,
+                int(partition.partition_index),
+                int(each.producer_id),
+                int(each.producer_epoch),
+                int(each.coordinator_epoch),
+                int(each.current_txn_start_offset),
+                int(each.last_timestamp),
+            )
+            for topic in answer.topics
+            for partition in topic.partitions
+            for each in partition.active_producers
+            if each.current_txn_start_offset >= 0
+        )
+    return sorted(found)
 
 
 async def find_hanging(

@@ -123,7 +123,7 @@ class IngestTable:
             return found
         with _opening(path):
             path.mkdir(parents=True, exist_ok=True)
-            DeltaTable.create(
+            table = DeltaTable.create(
                 str(path),
                 Schema.from_arrow(spec.schema),
                 mode="ignore",
@@ -131,7 +131,6 @@ class IngestTable:
                 description=spec.description,
                 configuration=_CONFIGURATION,
             )
-            table = DeltaTable(str(path))
         must_be_partitioned(table, spec.partition_by)
         return cls(path, table)
 

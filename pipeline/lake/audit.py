@@ -67,7 +67,8 @@ def audit_table(
     forgotten = {
         each: minus(ranges, kept[each].there if each in kept else []) for each, ranges in forgotten.items()
     }
-    claims, told = _said(table, lake, range(max(known, default=-1) + 1), forgotten)
+    reader = IngestTable(lake.path, table)
+    claims, told = _said(reader, table, lake, range(max(known, default=-1) + 1), forgotten)
     bounds = offsets.bounds([topic]).get(topic.name, {}) if topic else {}
     if topic is None:
         audit.note = "the topic is gone: its brokers cannot be asked"
@@ -80,7 +81,7 @@ def audit_table(
         audit.add(each, kept.get(each, nothing), doubts[each], missing.get(each, []))
     audit.lost_rows = lost_rows(told, kept, missing, claims)
     audit.forgotten_rows = sum(map(total, forgotten.values()))
-    positions = IngestTable(lake.path, table).positions(lake.load_app, bounds)
+    positions = reader.positions(lake.load_app, bounds)
     audit.waiting_offsets = sum(
         max(0, each.end - positions.get(p, each.earliest)) for p, each in bounds.items()
     )
@@ -114,10 +115,13 @@ def _places(records: DataFrame) -> pa.Table:
 
 
 def _said(
-    table: DeltaTable, lake: LakeTable, partitions: Iterable[int], forgotten: Mapping[int, Ranges]
+    reader: IngestTable,
+    table: DeltaTable,
+    lake: LakeTable,
+    partitions: Iterable[int],
+    forgotten: Mapping[int, Ranges],
 ) -> tuple[Claims, list[BatchRows]]:
     """What the log has of loads, backfills and expiry."""
-    reader = IngestTable(lake.path, table)
     first = reader.first_offsets(lake.load_app, partitions)
     position = reader.positions(lake.load_app, partitions)
     loaded = {each: [(first.get(each, 0), end)] for each, end in position.items()}

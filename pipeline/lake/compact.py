@@ -13,9 +13,9 @@ from typing import Final
 
 from deltalake import DeltaTable
 
+from pipeline.ingest.commits import IngestTable
 from pipeline.ingest.lease import LeasedError, table_lease
 from pipeline.ingest.staging import StagedFile, move_into, staging_area
-from pipeline.ingest.transactions import Transactions
 from pipeline.lake.decode.source import file_path
 from pipeline.lake.held import held_in
 from pipeline.lake.planning.compact_plan import (
@@ -163,9 +163,8 @@ def _ends(path: AnyPath, table: DeltaTable, files: Sequence[DataFile]) -> dict[s
         return {}
     places = [file_path(path, each.path) for each in files]
     found = held_in(each for each in places if each.exists())
-    ends = {expired_app(partition): each.there[-1][1] for partition, each in found.items()}
-    told = Transactions(path).at(int(table.version()))
-    return {name: max(end, told.get(name, 0)) for name, end in ends.items()}
+    told = IngestTable(path, table).numbers({each: expired_app(each) for each in found})
+    return {expired_app(each): max(held.there[-1][1], told.get(each, 0)) for each, held in found.items()}
 
 
 def vacuum(path: AnyPath, retention_h: int) -> int:

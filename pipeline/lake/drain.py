@@ -17,15 +17,15 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pipeline.errors import PipelineError
 from pipeline.ingest.admin import Topic
-from pipeline.ingest.commits import BatchDocument, IngestTable, OvertakenError
+from pipeline.ingest.commits import BatchDocument, IngestTable
 from pipeline.ingest.failures import is_from_spark, is_interrupted, reason
-from pipeline.ingest.lease import LeasedError, table_lease
+from pipeline.ingest.lease import table_lease
 from pipeline.ingest.offsets import UnreachableError
 from pipeline.ingest.ranges import PartitionRange, take
 from pipeline.ingest.staging import StagedFile, stage
 from pipeline.ingest.watch import gone
 from pipeline.lake.pieces import Ranges, read_pieces
-from pipeline.lake.plan import TABLES_AT_ONCE, OnDataLoss, SourceLoad, TopicLoad, plan_waiting
+from pipeline.lake.plan import TABLES_AT_ONCE, OnDataLoss, SourceLoad, TopicLoad, each_of, plan_waiting
 from pipeline.lake.rows import Destination, ingested, lake_rows
 from pipeline.schema.lake import LAKE_OPAQUE, LAKE_SORT_BY
 from pipeline.store import AnyPath
@@ -35,7 +35,6 @@ JOB_VERSION: Final = "1"
 PARTITIONS_PER_BATCH_MAX: Final = 256
 """Spark keeps a consumer for each, and no more than that; a topic with more has a batch of its own."""
 _HOLDER: Final = "portico pipeline load"
-_PASSING: Final = (LeasedError, OvertakenError, UnreachableError)
 _TRIES: Final = 4
 _FAILURES_MAX: Final = 10
 _NARROWED: Final = 16
@@ -74,7 +73,7 @@ class Drain:
         try:
             loads = self._next()
             with self._held(loads):
-                _each(_commit_what_holds_no_rows, loads)
+                each_of(_commit_what_holds_no_rows, loads)
                 waiting = {load.topic.name: load.waiting for load in loads if load.waiting}
                 if part := take(waiting, self._offsets_max):
                     self._try(part)
@@ -103,7 +102,7 @@ class Drain:
             self._look_again(load)
 
         try:
-            _each(hold, loads)
+            each_of(hold, loads)
             yield
         finally:
             with ThreadPoolExecutor(TABLES_AT_ONCE) as pool:
@@ -177,7 +176,7 @@ class Drain:
             name = load.topic.name
             _append(load, part[name], by_topic.get(name, []))
 
-        _each(append, [load for _, load in self._loads(part) if not load.failure])
+        each_of(append, [load for _, load in self._loads(part) if not load.failure])
 
     def _is_overtaken(self, part: Ranges) -> bool:
         """Whether retention overtook it while it was read: then what is left is planned again."""
@@ -213,19 +212,6 @@ class Drain:
 
     def _topics(self, part: Ranges) -> dict[str, Topic]:
         return {name: load.topic for name, load in self._loads(part)}
-
-
-def _each(work: Callable[[TopicLoad], None], loads: Sequence[TopicLoad]) -> None:
-    """Some at once; a table that stands in the way stops no other."""
-
-    def tried(load: TopicLoad) -> None:
-        try:
-            work(load)
-        except PipelineError as error:
-            load.fail(error.sentence, is_passing=isinstance(error, _PASSING))
-
-    with ThreadPoolExecutor(TABLES_AT_ONCE) as pool:
-        list(pool.map(tried, loads))
 
 
 def _commit_what_holds_no_rows(load: TopicLoad) -> None:

@@ -21,6 +21,7 @@ from contracts.lake import LakeForgetRow
 from pipeline.errors import PipelineError
 from pipeline.ingest.lease import IsOurs, LeasedError, table_lease
 from pipeline.ingest.staging import move_into, staging_area
+from pipeline.ingest.transactions import LOG
 from pipeline.lake.backfill import JOB as BACKFILL
 from pipeline.lake.decode.source import file_path
 from pipeline.lake.decode.target_tables import DEAD_KIND, DECODED_KIND
@@ -240,7 +241,7 @@ def _sweep(path: AnyPath) -> int:
 
 
 def _on_disk(path: AnyPath) -> list[AnyPath]:
-    return [each for each in path.rglob("*.parquet") if "_delta_log" not in relative_to(each, path).parts]
+    return [each for each in path.rglob("*.parquet") if LOG not in relative_to(each, path).parts]
 
 
 def _must_be_gone(path: AnyPath, is_meant: IsDropped) -> int:

@@ -1,6 +1,6 @@
 """What a load has to do: every topic with its table, the offsets that wait, and what stands in the way."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,8 +8,9 @@ from typing import Final, NamedTuple
 
 from pipeline.errors import PipelineError
 from pipeline.ingest.admin import Topic
-from pipeline.ingest.commits import BatchDocument, IngestTable, TableSpec
-from pipeline.ingest.offsets import KafkaSource, SourceOffsets
+from pipeline.ingest.commits import BatchDocument, IngestTable, OvertakenError, TableSpec
+from pipeline.ingest.lease import LeasedError
+from pipeline.ingest.offsets import KafkaSource, SourceOffsets, UnreachableError
 from pipeline.ingest.ranges import (
     RECORD_BYTES_GUESS,
     Bounds,
@@ -25,6 +26,7 @@ from pipeline.store import AnyPath
 
 TABLES_AT_ONCE: Final = 16
 """What an object store is asked about tables takes its time, and thousands in a row would take hours."""
+_PASSING: Final = (LeasedError, OvertakenError, UnreachableError)
 _FAILURES_SHOWN: Final = 3
 
 
@@ -155,15 +157,24 @@ def plan_source(
     }
 
     def look(load: TopicLoad) -> None:
+        load.table = IngestTable.find(load.path, load.spec)
+        plan_waiting(load, on_data_loss)
+
+    each_of(look, [one for one in loads.values() if loaded.get(one.topic.id) != one.bounds])
+    return SourceLoad(offsets, loads)
+
+
+def each_of(work: Callable[[TopicLoad], None], loads: Iterable[TopicLoad]) -> None:
+    """Some at once; a table that stands in the way stops no other."""
+
+    def tried(load: TopicLoad) -> None:
         try:
-            load.table = IngestTable.find(load.path, load.spec)
-            plan_waiting(load, on_data_loss)
+            work(load)
         except PipelineError as error:
-            load.fail(error.sentence)
+            load.fail(error.sentence, is_passing=isinstance(error, _PASSING))
 
     with ThreadPoolExecutor(TABLES_AT_ONCE) as pool:
-        list(pool.map(look, (one for one in loads.values() if loaded.get(one.topic.id) != one.bounds)))
-    return SourceLoad(offsets, loads)
+        list(pool.map(tried, loads))
 
 
 def plan_waiting(load: TopicLoad, on_data_loss: OnDataLoss) -> None:

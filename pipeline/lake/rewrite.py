@@ -21,6 +21,7 @@ from deltalake import DeltaTable
 from pipeline.errors import PipelineError
 from pipeline.ingest.commits import add_action
 from pipeline.ingest.staging import StagedFile, staged_file
+from pipeline.ingest.transactions import LOG
 from pipeline.lake.decode.ddl import columns_of
 from pipeline.lake.decode.source import file_path, log_files
 from pipeline.lake.planning.compact_plan import DataFile, hour_text
@@ -28,7 +29,6 @@ from pipeline.lake.planning.offset_sets import Bools
 from pipeline.schema.lake import LAKE_OPAQUE
 from pipeline.store import AnyPath, create, open_parquet, read_bytes
 
-_LOG: Final = "_delta_log"
 _ATTEMPTS: Final = 200
 _READER_VERSION_MAX: Final = 1
 _WRITER_VERSION_MAX: Final = 2
@@ -246,7 +246,7 @@ def commit(
         "txnId": str(uuid.uuid4()),  # no other entry has the same bytes
     }
     lines = "".join(f"{json.dumps(each)}\n" for each in ({"commitInfo": info}, *actions))
-    log = table / _LOG
+    log = table / LOG
     for version in range(read_version + 1, read_version + 1 + _ATTEMPTS):
         entry = log / f"{version:020}.json"
         if create(entry, lines.encode()):

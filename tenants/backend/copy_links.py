@@ -24,6 +24,7 @@ from tenants.rules.moves import Topic
 from tenants.rules.replays import Aborted
 from wire.batch import HEADER_SIZE, BatchHeader, parse_header
 from wire.codec import duration
+from wire.request_bounds import pieces
 
 _TIMEOUT_S: Final = 15.0
 _NAMES_PER_ASK: Final = 200
@@ -102,10 +103,10 @@ class Links:
         names = sorted(await self.cluster.topics(self.instance_id))
         topics: dict[str, Topic] = {}
         leaders: dict[TopicPartition, int] = {}
-        for at in range(0, len(names), _NAMES_PER_ASK):
+        for some in pieces(names, _NAMES_PER_ASK):
             asked = tuple(
                 MetadataRequestTopic(topic_id=None, name=TopicName(physical_name(self.instance_id, name)))
-                for name in names[at : at + _NAMES_PER_ASK]
+                for name in some
             )
             answer = await self.cluster.ask(
                 MetadataRequest(

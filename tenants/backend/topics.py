@@ -178,9 +178,6 @@ def _list_offsets(
     read_committed: bool,
     replica_id: BrokerId,
 ) -> ListOffsetsRequest:
-    partitions: dict[str, list[int]] = {}
-    for name, partition in keys:
-        partitions.setdefault(name, []).append(partition)
     return ListOffsetsRequest(
         replica_id=replica_id,
         isolation_level=i8(read_committed),
@@ -191,9 +188,16 @@ def _list_offsets(
                     ListOffsetsPartition(partition_index=i32(each), timestamp=timestamp) for each in numbers
                 ),
             )
-            for name, numbers in partitions.items()
+            for name, numbers in _by_topic(keys).items()
         ),
     )
+
+
+def _by_topic(keys: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    partitions: dict[str, list[int]] = {}
+    for name, partition in keys:
+        partitions.setdefault(name, []).append(partition)
+    return partitions
 
 
 async def log_sizes(
@@ -220,21 +224,18 @@ async def log_sizes(
 
 
 def _describe_log_dirs(instance_id: str, keys: Sequence[TopicPartition]) -> DescribeLogDirsRequest:
-    partitions: dict[str, list[int]] = {}
-    for name, partition in keys:
-        partitions.setdefault(name, []).append(partition)
     return DescribeLogDirsRequest(
         topics=tuple(
             DescribableLogDirTopic(
                 topic=TopicName(physical_name(instance_id, name)),
                 partitions=tuple(i32(each) for each in numbers),
             )
-            for name, numbers in partitions.items()
+            for name, numbers in _by_topic(keys).items()
         )
     )
 
 
-async def configs(cluster: Cluster, instance_id: str, names: list[str]) -> dict[str, list[ConfigFacts]]:
+async def configs(cluster: Cluster, instance_id: str, names: Sequence[str]) -> dict[str, list[ConfigFacts]]:
     """Configs of topics by their names, without those that are not there any more. Raises: Unavailable."""
     found: dict[str, list[ConfigFacts]] = {}
     for some in pieces(names, CONFIGS_AT_ONCE):

@@ -443,6 +443,15 @@ def test_a_table_that_cannot_be_written_stops_no_other(lake: Lake, topics: Topic
     assert (loads["sound"].rows, loads["sound"].failure) == (3, "")
 
 
+def filled(topics: Topics, prefix: str, count: int) -> list[str]:
+    """Names of topics with two records each."""
+    names = [f"{prefix}-{number}" for number in range(count)]
+    topics.create(*names)
+    for name in names:
+        topics.produce(name, numbered(2))
+    return names
+
+
 def unreadable(monkeypatch: pytest.MonkeyPatch, *names: str) -> list[list[str]]:
     """Reads of these topics fail in Spark; returns what each read was of."""
     read, reads = drain.read_pieces, list[list[str]]()
@@ -461,10 +470,7 @@ def unreadable(monkeypatch: pytest.MonkeyPatch, *names: str) -> list[list[str]]:
 def test_a_topic_that_cannot_be_read_stops_no_other(
     lake: Lake, topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    names = [f"near-{number}" for number in range(18)]
-    topics.create(*names)
-    for name in names:
-        topics.produce(name, numbered(2))
+    names = filled(topics, "near", 18)
     reads = unreadable(monkeypatch, "near-3", "near-4")
     loads = lake.load(*names)
     for name in ("near-3", "near-4"):
@@ -477,10 +483,7 @@ def test_a_topic_that_cannot_be_read_stops_no_other(
 def test_where_nothing_can_be_read_no_topic_is_tried_for_long(
     lake: Lake, topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    names = [f"dark-{number}" for number in range(18)]
-    topics.create(*names)
-    for name in names:
-        topics.produce(name, numbered(2))
+    names = filled(topics, "dark", 18)
     reads = unreadable(monkeypatch, *names)
     loads = lake.load(*names)
     assert all("reading failed" in load.failure for load in loads.values())

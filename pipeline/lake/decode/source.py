@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from pipeline.errors import PipelineError
+from pipeline.ingest.commits import IngestTable
 from pipeline.lake.decode.steps import BatchSpan, spread
 from pipeline.lake.lake_tables import LakeTable
 from pipeline.schema.lake import LAKE_PARTITION_BY
@@ -89,10 +90,8 @@ class LakeSource(NamedTuple):
 def lake_source(lake: LakeTable) -> LakeSource:
     """The table now, without Spark. Raises: PipelineError."""
     table = DeltaTable(str(lake.path))
-    loads_end, backfills_end = (
-        0 if (last := table.transaction_version(app)) is None else int(last) + 1
-        for app in (lake.load_app, lake.backfill_app)
-    )
+    reader = IngestTable(lake.path, table)
+    loads_end, backfills_end = (reader.batch(app) + 1 for app in (lake.load_app, lake.backfill_app))
     slices = slices_of(log_files(table), lake.path, LAKE_PARTITION_BY[0])
     told = [
         (each.rows, each.low, each.high) for each in slices if each.low is not None and each.high is not None

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 from pipeline.mirror.planning.address import Address
 from pipeline.mirror.planning.progress import Position
 from pipeline.mirror.planning.units import Outcome, State
+from wire.request_bounds import pieces
 
 _RETRY_FIRST_MS: Final = 500
 _RETRY_MAX_MS: Final = 5_000
@@ -112,8 +113,7 @@ def bundled(plans: Sequence[Plan]) -> list[list[Plan]]:
     """
     large = [[plan] for plan in plans if plan.track.lag > SMALL_OFFSETS_MAX]
     small = [plan for plan in plans if plan.track.lag <= SMALL_OFFSETS_MAX]
-    size = 2 * SMALL_AT_ONCE
-    return large + [small[first : first + size] for first in range(0, len(small), size)]
+    return large + [[*some] for some in pieces(small, 2 * SMALL_AT_ONCE)]
 
 
 def due(tracks: Iterable[Track], now_ms: int, *, continuous: bool) -> list[Track]:
