@@ -46,7 +46,7 @@ def described(call: Call, resource: DescribeConfigsResource, known: _Entry) -> _
         return {**known, "error_code": ErrorCode.invalid_request, "error_message": message}
     present = _present(call).get(resource.resource_name)
     own = {} if present is None else present.configs
-    keys = None if resource.configuration_keys is None else frozenset(resource.configuration_keys)
+    keys = frozenset(resource.configuration_keys or ())
     return {
         **known,
         "configs": [
@@ -57,7 +57,7 @@ def described(call: Call, resource: DescribeConfigsResource, known: _Entry) -> _
                 "config_type": _INT if name == INTERVAL_MS else _LIST,
             }
             for name, default in DEFAULTS.items()
-            if keys is None or name in keys
+            if not keys or name in keys
         ],
     }
 

@@ -5,6 +5,7 @@ Frames here have no 4-byte length prefix unless a name says `framed`.
 
 import datetime
 import struct
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -22,6 +23,7 @@ from wire.faults import MalformedFrame as MalformedFrame
 from wire.legacy.messages import is_legacy, legacy_class
 from wire.mended import MENDED_RESPONSES
 from wire.tags import skip_tags
+from wire.uvarint import pack_uvarint
 from wire.uvarint import read_uvarint as read_uvarint
 from wire.walk import clean_message
 
@@ -162,9 +164,22 @@ def framed_request(entity: Payload, correlation_id: int, client_id: str | None) 
 
 def framed_response(entity: Payload, correlation_id: int) -> bytes:
     """A whole response with length prefix and header."""
+    body = _header_tags(entity) + encode(entity)
+    return _I32.pack(4 + len(body)) + _I32.pack(correlation_id) + body
+
+
+def listing_body(entity: Payload, entries: Sequence[bytes]) -> bytes:
+    """What a response has behind its correlation id, whose last field is a list: empty in `entity`, here
+    with entries that were encoded before."""
     body = encode(entity)
-    tags = b"\0" if response_header_size(entity.__api_key__, entity.__version__) == 5 else b""
-    return _I32.pack(4 + len(tags) + len(body)) + _I32.pack(correlation_id) + tags + body
+    if not entity.__flexible__:
+        return b"".join((body[: -_I32.size], _I32.pack(len(entries)), *entries))
+    count = pack_uvarint(len(entries) + 1)
+    return b"".join((_header_tags(entity), body[:-2], count, *entries, b"\0"))
+
+
+def _header_tags(entity: Payload) -> bytes:
+    return b"\0" if response_header_size(entity.__api_key__, entity.__version__) == 5 else b""
 
 
 def decode_response(frame: Any, api_key: int, api_version: int) -> tuple[int, Any]:

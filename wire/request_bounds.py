@@ -31,8 +31,15 @@ class RequestBound(NamedTuple):
     """Size as the client sends it. None: `request_bytes_max` of the instance or broker alone."""
     is_added_to: bool = False
     """A gateway puts in an entry of its own for each: a broker takes twice as many."""
+    in_portions_max: int = 0
+    """Entries that a gateway takes where it asks brokers for a portion at a time; 0: as many as they."""
     why: str = ""
     """Whose requests the bound was made for, where it is not the usual one."""
+
+    @property
+    def tenant_entries_max(self) -> int:
+        """Entries at a gateway."""
+        return max(self.entries_max, self.in_portions_max)
 
     @property
     def physical_entries_max(self) -> int:
@@ -81,7 +88,9 @@ _BOUNDS: Final[dict[int, RequestBound]] = {
     ApiKey.DELETE_TOPICS: RequestBound(3_000, why=_ADMIN),
     ApiKey.CREATE_PARTITIONS: RequestBound(3_000, why=_ADMIN),
     ApiKey.DESCRIBE_CONFIGS: RequestBound(
-        1_000, why="consoles ask for all topics at once; each is answered with all its configs"
+        1_000,
+        in_portions_max=10_500,
+        why="consoles and Kafka's tools ask for all topics at once; each is answered with all its configs",
     ),
     ApiKey.ALTER_CONFIGS: RequestBound(2_000, is_added_to=True, why=_ADMIN),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: RequestBound(2_000, why=_ADMIN),

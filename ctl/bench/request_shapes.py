@@ -238,7 +238,7 @@ def largest_request(api_key: int, api_version: int, shape: Shape, present: Seque
         return few
     entries = int(((bound.frame_bytes_max or _FRAME_BYTES) - sizes[0] - 100) / each_bytes) + 10
     if each_entries:
-        entries = min(entries, int((bound.entries_max - counts[0]) / each_entries) + 10)
+        entries = min(entries, int((bound.tenant_entries_max - counts[0]) / each_entries) + 10)
     if api_key == ApiKey.JOIN_GROUP and shape is Shape.NESTED:
         entries = min(entries, SUBSCRIBED_NAMES_MAX)
     return hostile_request(api_key, api_version, Filling(shape, entries, present))

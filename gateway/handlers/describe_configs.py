@@ -3,12 +3,13 @@ subscriptions to client metrics; the brokers' loggers are CLUSTER_AUTHORIZATION_
 INVALID_REQUEST. A topic's keys that tenants may not set are shown as read-only, and a value that the limits
 of the instance bound is shown as it applies; the synonyms tell what was set. A resource named twice is
 answered once, as clients keep one answer per resource: an answer about a broker is many times its question.
+What tools ask about all topics at once is asked and answered in portions.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
@@ -26,11 +27,12 @@ from gateway.config_resources import (
 )
 from gateway.metric_subscriptions import described as subscription_described
 from gateway.rules.topic_rules import replication_factor
-from gateway.session.call import Answer, Call, Forward, Later, Outcome
-from gateway.session.deps import AsksBrokers, Deps
+from gateway.session.call import Answer, Call, Encoded, Forward, Later, Outcome
+from gateway.session.deps import AsksBrokers, Deps, Pauses
 from gateway.topic_access import split
 from wire.api_table import ApiKey
-from wire.build import with_entries
+from wire.build import build, entry_class, with_entries
+from wire.codec import encode, listing_body
 from wire.messages import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -38,6 +40,7 @@ from wire.messages import (
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
+from wire.request_bounds import pieces
 
 _PORTION: Final = 50
 """Topics and groups asked for at once."""
@@ -55,6 +58,10 @@ _DESCRIBE_CONFIGS: Final = int(ApiKey.DESCRIBE_CONFIGS)
 _LOWEST_IN_KAFKA_4: Final = 1
 """Of its versions: KIP-896 took 0 away in Apache Kafka 4.0, where groups came."""
 _Entries: TypeAlias = list[dict[str, object]]
+
+
+class _Deps(AsksBrokers, Pauses, Protocol):
+    """What portions need: answers of brokers, and turns for others between them."""
 
 
 def on_request(call: Call, request: DescribeConfigsRequest) -> Outcome | Later:
@@ -75,35 +82,49 @@ async def _as_versions_tell(call: Call, request: DescribeConfigsRequest, deps: D
 
 
 def _decided(call: Call, request: DescribeConfigsRequest, *, groups_go_up: bool) -> Outcome | Later:
-    once = {(one.resource_type, one.resource_name): one for one in request.resources}
     refusals = _REFUSALS if groups_go_up else _REFUSALS_WITHOUT_GROUPS
-    forwarded, ours = split(
-        once.values(), lambda one: one.resource_type not in refusals or not _goes_up(call, one)
-    )
-    of_broker = broker_configs(call.spec, replication_factor(len(call.cluster.spec.brokers)))
-    local = [_described(call, one, of_broker, refusals) for one in ours]
+    once = {(one.resource_type, one.resource_name): one for one in request.resources}
+    if len(once) > _PORTION:
+        return Later(partial(_in_portions, call, request, tuple(once.values()), refusals))
+    forwarded, local = _shared_out(call, once.values(), refusals)
     if not forwarded:
         return Answer(with_entries(call.response(), "results", local))
-    if len(forwarded) > _PORTION:
-        return Later(partial(_in_portions, call, request, forwarded, local))
     call.exchange.notes = local
     return Forward(replace(request, resources=forwarded))
+
+
+def _shared_out(
+    call: Call, resources: Iterable[DescribeConfigsResource], refusals: Mapping[int, ErrorCode]
+) -> tuple[tuple[DescribeConfigsResource, ...], _Entries]:
+    """(what goes up, answers to the others)."""
+    forwarded, ours = split(
+        resources, lambda one: one.resource_type not in refusals or not _goes_up(call, one)
+    )
+    of_broker = broker_configs(call.spec, replication_factor(len(call.cluster.spec.brokers)))
+    return forwarded, [_described(call, one, of_broker, refusals) for one in ours]
 
 
 async def _in_portions(
     call: Call,
     request: DescribeConfigsRequest,
-    resources: tuple[DescribeConfigsResource, ...],
-    local: _Entries,
-    deps: AsksBrokers,
-) -> Answer:
+    resources: Sequence[DescribeConfigsResource],
+    refusals: Mapping[int, ErrorCode],
+    deps: _Deps,
+) -> Encoded:
     """The answer about a topic is fifty times its question: neither the broker's loop nor ours is held by
-    more than a portion of it."""
-    results: list[DescribeConfigsResult] = []
-    for start in range(0, len(resources), _PORTION):
-        portion = replace(request, resources=resources[start : start + _PORTION])
-        results += _as_shown(call, await deps.ask_any(portion))
-    return Answer(with_entries(call.response(results=results), "results", local))
+    more than a portion of it, and of those before it only the bytes are kept."""
+    empty = call.response()
+    kind = entry_class(type(empty), "results")
+    answers: list[bytes] = []
+    for portion in pieces(resources, _PORTION):
+        forwarded, local = _shared_out(call, portion, refusals)
+        if forwarded:
+            asked = await deps.ask_any(replace(request, resources=forwarded))
+            answers += map(encode, _as_shown(call, asked))
+        else:
+            await deps.pause(0)
+        answers += (encode(build(kind, one)) for one in local)
+    return Encoded(listing_body(empty, answers))
 
 
 def _goes_up(call: Call, resource: DescribeConfigsResource) -> bool:
@@ -143,13 +164,13 @@ def _broker_described(
     if resource.resource_name and not _is_node(call, resource.resource_name):
         message = f"there is no broker {resource.resource_name[:20]}"
         return {**known, "error_code": ErrorCode.invalid_request, "error_message": message}
-    keys = None if resource.configuration_keys is None else frozenset(resource.configuration_keys)
+    keys = frozenset(resource.configuration_keys or ())
     return {
         **known,
         "configs": [
             {"name": name, "value": value, "read_only": True, "config_source": _STATIC_BROKER_CONFIG}
             for name, value in of_broker.items()
-            if keys is None or name in keys
+            if not keys or name in keys
         ],
     }
 

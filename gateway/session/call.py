@@ -55,7 +55,7 @@ class Unanswered(NamedTuple):
 
 Edited: TypeAlias = list[Buffer]
 """The frame goes up in these buffers."""
-Outcome: TypeAlias = Forward | ForwardBody | Answer
+Outcome: TypeAlias = Forward | ForwardBody | Answer | Encoded
 
 
 class Later(NamedTuple):

@@ -112,7 +112,7 @@ def _decoded(exchange: Exchange, body: memoryview, client_id: bytes | None) -> t
     head = frame[:8] + field + (b"\0" if flexible else b"")
     exchange.head_bytes = len(head)
     message_class = request_class(exchange.api_key, exchange.api_version)
-    entries_max = bound_of(exchange.api_key).entries_max
+    entries_max = bound_of(exchange.api_key).tenant_entries_max
     return head, decode(message_class, frame, header.body_at, entries_max=entries_max)
 
 

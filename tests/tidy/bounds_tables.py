@@ -27,7 +27,7 @@ from runtime.internal_http import INTERNAL_LIMITS
 from tenants.rules.ceilings import BROKER_DEFAULT, TENANT_DEFAULT, WHAT
 from tenants.rules.lifecycle import LIMIT_BOUNDS
 from wire.api_table import ApiKey
-from wire.request_bounds import USUAL, bound_of
+from wire.request_bounds import USUAL, RequestBound, bound_of
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PAGE: Final = ROOT / "docs" / "security.md"
@@ -268,11 +268,13 @@ def _requests() -> str:
         f"APIs that are not here may have {USUAL.entries_max:,} entries and {_frame(USUAL.frame_bytes_max)}."
     )
     keys = [key for key in ApiKey if bound_of(key) is not USUAL]
-    rows = (
-        (f"{key.name}", f"{(b := bound_of(key)).entries_max:,}", _frame(b.frame_bytes_max), b.why)
-        for key in keys
-    )
+    rows = ((f"{key.name}", _entries(b := bound_of(key)), _frame(b.frame_bytes_max), b.why) for key in keys)
     return f"{said}\n\n" + table(("API", "entries", "frame", "made for"), rows)
+
+
+def _entries(bound: RequestBound) -> str:
+    of_broker = f"{bound.entries_max:,}"
+    return f"{bound.in_portions_max:,}, a broker {of_broker}" if bound.in_portions_max else of_broker
 
 
 def _frame(size_bytes: int | None) -> str:

@@ -10,6 +10,7 @@ from contracts.specs import Engine
 from gateway.handlers import metadata
 from tests.unit.gateway.session_host import (
     INSTANCE,
+    NODE_ID,
     Frames,
     SessionHost,
     Surroundings,
@@ -17,10 +18,11 @@ from tests.unit.gateway.session_host import (
     served_instance,
 )
 from wire.api_table import ApiKey, Served, version_range
-from wire.build import build, entry_class
+from wire.build import build, entry_class, response
 from wire.codec import decode_response, framed_request, request_class
+from wire.faults import TooManyEntries
 
-TOPIC, GROUP = 2, 32
+TOPIC, BROKER, LOGGER, GROUP = 2, 4, 8, 32
 
 
 def _answer(host: SessionHost, api_key: int, version: int) -> Any:
@@ -28,10 +30,10 @@ def _answer(host: SessionHost, api_key: int, version: int) -> Any:
     return decode_response(frame, api_key, version)[1]
 
 
-def _asked(host: SessionHost, *resources: tuple[int, str]) -> list[tuple[int, str]]:
+def _asked(host: SessionHost, *resources: tuple[int, str], version: int = 4) -> list[tuple[int, str]]:
     """Have resources described; those that went up."""
     named = [{"resource_type": kind, "resource_name": name} for kind, name in resources]
-    request = build(request_class(ApiKey.DESCRIBE_CONFIGS, 4), {"resources": named})
+    request = build(request_class(ApiKey.DESCRIBE_CONFIGS, version), {"resources": named})
     host.client_sends(framed_request(request, 5, "admin"))
     frames = Frames().take(bytes(host.up))
     return [
@@ -112,3 +114,47 @@ def test_the_same_topics_are_asked_for_by_a_request_that_was_made_once(
     del host.around.topics["orders-7"]
     assert asked(4) == [name for name in every if not name.endswith("-7")]
     assert made == [200] * 3 + [199]
+
+
+@pytest.mark.parametrize("version", [1, 4])
+def test_configs_of_ten_thousand_topics_are_asked_for_and_answered_in_portions(
+    monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    """`kafka-topics --describe` names all topics in one request. Refused, it says nothing for a minute."""
+    asked: list[int] = []
+
+    async def ask_any(_: Surroundings, request: Any) -> Any:
+        asked.append(len(request.resources))
+        told = [
+            {
+                "resource_type": each.resource_type,
+                "resource_name": each.resource_name,
+                "configs": [{"name": "mine", "value": each.resource_name}],
+            }
+            for each in request.resources
+        ]
+        return response(ApiKey.DESCRIBE_CONFIGS, version, results=told)
+
+    monkeypatch.setattr(Surroundings, "ask_any", ask_any)
+    topics = [f"orders-{number}" for number in range(10_000)]
+    hidden = topics[777]
+    host = SessionHost(served_instance(topic_whitelists={hidden: ("10.9.8.0/24",)}))
+    others = [(BROKER, str(NODE_ID)), (LOGGER, str(NODE_ID)), (TOPIC, topics[5])]
+    assert not _asked(host, *((TOPIC, name) for name in topics), *others, version=version)
+    results = _answer(host, ApiKey.DESCRIBE_CONFIGS, version).results
+    assert sum(asked) == len(topics) - 1
+    assert max(asked) <= 50
+    told = {(one.resource_type, one.resource_name): one for one in results}
+    assert len(results) == len(told) == len(topics) + 2
+    for name in topics:
+        one = told[TOPIC, name]
+        assert [each.value for each in one.configs] == ([] if name == hidden else [name])
+    assert told[TOPIC, hidden].error_code is ErrorCode.topic_authorization_failed
+    assert told[LOGGER, str(NODE_ID)].error_code is ErrorCode.cluster_authorization_failed
+    assert told[BROKER, str(NODE_ID)].configs
+
+
+def test_beyond_that_the_connection_ends() -> None:
+    host = SessionHost(served_instance())
+    with pytest.raises(TooManyEntries):
+        _asked(host, *((TOPIC, f"orders-{number}") for number in range(10_501)))
