@@ -152,8 +152,7 @@ def test_every_pod_is_restricted(values: Manifest) -> None:
             assert {"cpu", "memory"} <= container["resources"]["requests"].keys()
             assert "memory" in container["resources"]["limits"]
             assert all(volume.get("mountPath") != "/" for volume in container["volumeMounts"])
-            serves = owner["kind"] in ("Deployment", "StatefulSet")
-            assert serves == ("readinessProbe" in container), name
+            assert ("ports" in container) == ("readinessProbe" in container), name
 
 
 @pytest.mark.parametrize("values", MATRIX.values(), ids=MATRIX)
@@ -285,6 +284,8 @@ CONTRADICTIONS: Final[list[tuple[Manifest, str]]] = [
         "pipeline.jobs.a.executors is 2 but pipeline.lake is empty",
     ),
     ({"pipeline": {"lake": "s3a://us:secret@bucket"}}, "/pipeline/lake"),
+    ({"pipeline": {"lineage": {"url": "http://us:secret@marquez"}}}, "/pipeline/lineage/url"),
+    ({"pipeline": {"jobLimit": "soon"}}, "/pipeline/jobLimit"),
     ({"gateway": {"tls": {"clientCaSecret": "ca"}}}, "gateway.tls.secret is empty"),
     ({"clusters": {"Far": {"ports": [9093]}}}, "'Far'"),
     ({"clusters": {"far": {"secret": "far-kafka"}}}, "missing property 'ports'"),
@@ -356,6 +357,32 @@ def test_executors_of_a_job_are_as_safe_as_its_pod_and_find_its_store() -> None:
     assert f"--spark-conf=spark.kubernetes.container.image={of_job['image']}" in asked
     [mount] = [each for each in of_job["volumeMounts"] if each["name"] == "executor"]
     assert f"--spark-conf=spark.kubernetes.executor.podTemplateFile={mount['mountPath']}/pod.yaml" in asked
+
+
+def test_one_pod_runs_the_schedules_of_the_console_and_is_no_jobs() -> None:
+    manifests = render(MATRIX["executors"])
+    runner = one(manifests, "Deployment", "-pipeline")
+    assert (runner["spec"]["replicas"], runner["spec"]["strategy"]) == (1, {"type": "Recreate"})
+    template = runner["spec"]["template"]
+    [container] = template["spec"]["containers"]
+    assert container["args"][:4] == ["ctl.main", "pipeline", "schedule", "serve"]
+    assert {"name": "PORTICO_LAKE", "value": "s3a://lakes/main"} in container["env"]
+    chosen = runner["spec"]["selector"]["matchLabels"].items()
+    assert [
+        owner["kind"] for owner, each in pods(manifests) if chosen <= each["metadata"]["labels"].items()
+    ] == ["Deployment"]
+
+
+@pytest.mark.parametrize(
+    ("url", "port"),
+    [("https://lineage.example/x", 443), ("http://marquez", 80), ("http://marquez:5000", 5000)],
+)
+def test_jobs_reach_the_collector_of_lineage(url: str, port: int) -> None:
+    manifests = render({"pipeline": {"enabled": True, "lineage": {"url": url}}})
+    [container] = one(manifests, "Deployment", "-pipeline")["spec"]["template"]["spec"]["containers"]
+    assert {"name": "OPENLINEAGE_URL", "value": url} in container["env"]
+    policy = one(manifests, "NetworkPolicy", "-pipeline")
+    assert [{"protocol": "TCP", "port": port}] in [rule["ports"] for rule in policy["spec"]["egress"]]
 
 
 def test_traces_are_told_to_every_process_and_have_a_way_out() -> None:
@@ -512,7 +539,7 @@ def test_while_a_backup_is_restored_nothing_else_runs() -> None:
     counts = {
         m["metadata"]["name"]: m["spec"]["replicas"] for m in manifests if "replicas" in m.get("spec", {})
     }
-    assert len(counts) == 5 and set(counts.values()) == {0}
+    assert len(counts) == 6 and set(counts.values()) == {0}
     assert all(m["spec"]["suspend"] for m in manifests if m["kind"] == "CronJob")
     (job,) = [m for m in manifests if m["kind"] == "Job"]
     pod = job["spec"]["template"]["spec"]

@@ -23,7 +23,7 @@ VALUES: Final = {
     "postgres": {"mode": "external", "existingSecret": "our-postgres"},
     "redis": {"mode": "external", "existingSecret": "our-redis"},
     "operator": {"tenants": {"shop": "default"}},
-    "pipeline": {"enabled": True},
+    "pipeline": {"enabled": True, "jobs": {"meter": {"schedule": "*/5 * * * *", "args": ["meter", "run"]}}},
     "monitoring": {"podMonitor": {"enabled": True}},
 }
 _PATIENCE_S: Final = 90.0
@@ -146,6 +146,43 @@ def test_the_job_of_the_chart_meters_what_tenants_did(cluster: Cluster) -> None:
     assert written, "tables are on the jobs' volume"
 
 
+def _schedule(api: httpx.Client, name: str) -> dict[str, Any]:
+    found: list[dict[str, Any]] = api.get("pipeline/schedules").raise_for_status().json()["items"]
+    return next(each for each in found if each["name"] == name)
+
+
+def _runs(api: httpx.Client, schedule: str) -> None:
+    """Have a schedule of the console run now."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while api.post(f"pipeline/schedules/{schedule}/runs").status_code == httpx.codes.NOT_FOUND:
+        assert time.monotonic() < deadline, "a runner makes it when it comes"
+        time.sleep(0.2)
+    while (shown := _schedule(api, schedule))["due_at"] or shown["last"]["state"] == "running":
+        assert time.monotonic() < deadline, shown
+        time.sleep(0.2)
+    assert (shown["last"]["state"], shown["last"]["error"]) == ("succeeded", "")
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+def test_the_pod_of_the_chart_runs_what_the_console_schedules(cluster: Cluster) -> None:
+    (pod,) = cluster.of("pipeline")
+    cluster.start("pipeline")
+    with _api(cluster, cluster.of("control")[0]) as api:
+        body = {"job": "meter", "cron": "7 3 * * *"}
+        _runs(api, "meter")
+        api.put("pipeline/schedules/meter", json=body).raise_for_status()
+        asked = api.get("pipeline/jobs?job=meter").raise_for_status().json()["items"]
+    assert set(cluster.stop(pod).values()) == {0}
+    assert "meter succeeded" in pod.log("job").read_text()
+    assert asked and {run["state"] for run in asked} == {"succeeded"}
+    cluster.start("pipeline")
+    with _api(cluster, cluster.of("control")[1]) as api:
+        _runs(api, "meter")
+        assert _schedule(api, "meter")["cron"] == body["cron"], "a new pod changes none"
+    assert set(cluster.stop(pod).values()) == {0}
+
+
 @pytest.mark.spark
 @pytest.mark.long
 @pytest.mark.timeout(900)
@@ -160,9 +197,12 @@ def test_the_job_of_the_chart_advises_on_what_was_metered(cluster: Cluster) -> N
     }
     with _api(cluster, cluster.of("control")[0]) as api:
         made = api.post("instances", json=order).raise_for_status().json()["id"]
-    for job in ("meter", "advise"):
-        ran = cluster.run(_job(cluster, job))
-        assert ran.returncode == 0, ran.stdout + ran.stderr
+    (pod,) = cluster.of("pipeline")
+    cluster.start("pipeline")
+    with _api(cluster, cluster.of("control")[0]) as api:
+        for job in ("meter", "advise"):
+            _runs(api, job)
+    assert set(cluster.stop(pod).values()) == {0}
     with _api(cluster, cluster.of("control")[1]) as api:
         runs = api.get("pipeline/jobs?job=advise").raise_for_status().json()["items"]
         advice = api.get("advice").raise_for_status().json()["items"]

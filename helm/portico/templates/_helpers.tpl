@@ -186,8 +186,12 @@ imagePullSecrets: {{- range . }}
 {{- end -}}
 
 
+{{/* `more`: labels that pods of the part have beside. */}}
 {{- define "portico.podMeta" -}}
 labels: {{- include "portico.labels" . | nindent 2 }}
+{{- with .more }}
+{{- toYaml . | nindent 2 }}
+{{- end }}
 {{- with .root.Values.podAnnotations }}
 annotations: {{- toYaml . | nindent 2 }}
 {{- end }}
