@@ -30,18 +30,27 @@ class PipelineLayout:
         """A table made from a lake table: `decoded`, `dead_letters` and so on."""
         return self.lake_root / kind / instance_id / f"{topic}-{topic_id}"
 
+    def activity(self, instance_id: str) -> "AnyPath":
+        """The tables of an instance's activity."""
+        return self.lake_root / "activity" / instance_id
+
     def about_lake(self, name: str) -> "AnyPath":
         """A table about lake tables, such as `lake_audit`: it goes where they go."""
         return self.lake_root / TABLES_DIR / name
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether tables are on a disk here and are written on other machines, which may not have it."""
+        return isinstance(self.lake_root, Path) and not self._is_spark_here
 
     @property
     def iceberg_catalog(self) -> Path:
         """Names of lake tables for Iceberg's readers, where no other catalog is named."""
         return self.root / "iceberg" / "catalog.db"
 
-    def checkpoint(self, query: str) -> Path:
-        """A streaming query's checkpoint."""
-        return self.root / "checkpoints" / query
+    def checkpoint(self, query: str) -> "AnyPath":
+        """A streaming query's checkpoint, beside the tables that its positions are for."""
+        return self.lake_root / "checkpoints" / query
 
     @property
     def reports(self) -> Path:

@@ -1,6 +1,7 @@
 """Runs streaming queries to their end, and turns what Spark tells of them into progress and totals."""
 
 import json
+import re
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -14,7 +15,10 @@ from pipeline.progress import Progress
 _LOOK_EVERY_S: Final = 0.2
 _BATCH_LOOK_S: Final = 0.01
 _BATCH_ENDS_WITHIN_S: Final = 20.0
-_SENTENCE_LENGTH_MAX: Final = 500
+_LAST_BATCH_ENDS_WITHIN_S: Final = 300.0
+"""Where nothing has failed and nobody waits."""
+_BRIEF_LENGTH: Final = 2000
+_INTERRUPTION: Final = re.compile(r"java\.[a-z.]*\w*Interrupt\w*Exception")
 _LOSS: Final = ("data loss", "Some data may have been lost", "OffsetOutOfRange")
 
 
@@ -101,7 +105,7 @@ class QueryRun:
             is_over = deadline is not None and time.monotonic() >= deadline
             for one in list(running):
                 if is_over:
-                    _stop_between_batches(one.query)
+                    _stop_between_batches(one.query, _LAST_BATCH_ENDS_WITHIN_S)
                 has_ended = not one.query.isActive  # looked at first: then all of its batches are told of
                 one.tell()
                 if has_ended:
@@ -111,9 +115,25 @@ class QueryRun:
             time.sleep(_LOOK_EVERY_S)
 
 
-def _stop_between_batches(query: StreamingQuery) -> None:
+class Py4JJavaError(Exception):
+    """What a batch of ours failed with, by the name at which Spark looks for what its stop has cut off."""
+
+    __module__ = "py4j.protocol"
+
+
+def brief(error: BaseException) -> Py4JJavaError:
+    """The same for Spark: a regular expression of it recurses for each letter of what a batch says once the
+    query is stopped, and the stack trace of a Java task is enough to overflow its stack.
+    """
+    text = str(error)
+    interruption = _INTERRUPTION.search(text)
+    told = f"An error occurred while calling a batch: {text[:_BRIEF_LENGTH]}"
+    return Py4JJavaError(f"{told} {interruption[0]}" if interruption else told)
+
+
+def _stop_between_batches(query: StreamingQuery, within_s: float = _BATCH_ENDS_WITHIN_S) -> None:
     """Stop where that costs no work. A batch that is cut off all the same is repeated by the next run."""
-    deadline = time.monotonic() + _BATCH_ENDS_WITHIN_S
+    deadline = time.monotonic() + within_s
     while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
         time.sleep(_BATCH_LOOK_S)
     query.stop()
@@ -123,7 +143,14 @@ def raise_failure(query: StreamingQuery) -> None:
     """Raises: PipelineError with the reason, when a query died."""
     error = query.exception()
     if error is not None:
-        raise PipelineError(f"query {query.name} stopped: {failure_sentence(error)}") from error
+        raise stopped(query.name, error) from error
+
+
+def stopped(name: str, error: BaseException) -> PipelineError:
+    """What is said of a query that died."""
+    if isinstance(error, PipelineError):
+        return error
+    return PipelineError(f"query {name} stopped: {failure_sentence(error)}")
 
 
 def failure_sentence(error: BaseException) -> str:
@@ -133,20 +160,10 @@ def failure_sentence(error: BaseException) -> str:
             f"the record at offset {record.offset} of {record.topic}-{record.partition} has a time that "
             "Spark cannot hold: delete the records up to it (DeleteRecords), then start again"
         )
-    found = _python_error(str(error)) or reason(error)
+    found = reason(error)
     if any(mark in str(error) for mark in _LOSS):
         return (
             f"records were gone before they were read ({found}): raise the topic's retention; to go on with "
             "what is left, remove the query's checkpoint: events that were read already are not counted twice"
         )
     return found
-
-
-def _python_error(text: str) -> str | None:
-    """What Spark says when our part of a batch failed: the line below the traceback."""
-    lines = text.splitlines()
-    frames = [number for number, line in enumerate(lines) if line.startswith('  File "')]
-    if not frames:
-        return None
-    below = [line for line in lines[frames[-1] + 1 :] if line and not line.startswith(" ")]
-    return below[0][:_SENTENCE_LENGTH_MAX] if below else None

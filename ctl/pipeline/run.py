@@ -153,14 +153,20 @@ def _for_tenant(tenant: Tenant = None, data_dir: DataDir = DEFAULT_DATA_DIR) -> 
     return partial(job_run, data_dir=data_dir, tenant=tenant)
 
 
+def _for_readers(tenant: Tenant = None, lake: Lake = None, data_dir: DataDir = DEFAULT_DATA_DIR) -> StartJob:
+    return partial(job_run, data_dir=data_dir, tenant=tenant, lake=lake)
+
+
 def _for_streams(
     tenant: Tenant = None,
     master: Master = None,
     remote: Remote = None,
     spark_conf: SparkSettings = None,
+    lake: Lake = None,
     data_dir: DataDir = DEFAULT_DATA_DIR,
 ) -> StartJob:
-    return partial(job_run, data_dir=data_dir, tenant=tenant, spark_at=spark_at(master, spark_conf, remote))
+    at = spark_at(master, spark_conf, remote)
+    return partial(job_run, data_dir=data_dir, tenant=tenant, spark_at=at, lake=lake)
 
 
 def _for_mirrors(
@@ -192,6 +198,8 @@ def _for_operators(data_dir: DataDir = DEFAULT_DATA_DIR) -> StartJob:
 
 TenantJob = Annotated[StartJob, Made(_for_tenant)]
 """Of jobs that ask no Spark."""
+ReportJob = Annotated[StartJob, Made(_for_readers)]
+"""The same of what lies in a lake."""
 StreamJob = Annotated[StartJob, Made(_for_streams)]
 MirrorJob = Annotated[StartJob, Made(_for_mirrors)]
 LakeJob = Annotated[StartJob, Made(_for_lakes)]

@@ -87,7 +87,7 @@ class Figures(NamedTuple):
 
 def read_figures(layout: PipelineLayout, instance_id: str, start_us: int | None = None) -> Figures:
     """The day from `start_us` on, by default the last 24 hours of activity. Raises: PipelineError."""
-    root = layout.root / "activity" / instance_id
+    root = layout.activity(instance_id)
     tables = [name for name in (*_TIMES, "feed", *_DEAD) if DeltaTable.is_deltatable(str(root / name))]
     totals: Counter[str] = Counter()
     with engine(layout) as database:

@@ -8,8 +8,8 @@ fresh one goes on counting batches where the table ended. Why state is not in th
 
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Final, NamedTuple
 
@@ -21,14 +21,18 @@ from pipeline.activity.events import Kind, Lane, events, unseen, with_lanes
 from pipeline.activity.tables import MINUTE, ActivityTables, EventFile, Span, span_of_files, us_of
 from pipeline.errors import PipelineError
 from pipeline.ingest.kafka import CLIENT_SETTINGS, POLL_TIMEOUT_MS
-from pipeline.ingest.lease import table_lease
+from pipeline.ingest.lease import LEASE_S, IsOurs, table_lease
 from pipeline.ingest.offsets import KafkaSource, SourceOffsets
 from pipeline.layout import PipelineLayout
 from pipeline.progress import Progress
+from pipeline.store import AnyPath
+from pipeline.streams import brief
 
 WRITER: Final = "intake"
 """Of events; a table of results is its own."""
 _OFFSETS_PER_BATCH: Final = 1_000_000
+_FILES_MAX: Final = 500
+"""Of events: with more of them tables are tidied."""
 _COUNTED: Final = {Lane.ON_TIME: "events", Lane.LATE: "late", Lane.DEAD: "dead_letters"}
 _DEAD: Final = ("topic", "partition", "offset", "arrived", "error", "raw")
 
@@ -141,14 +145,26 @@ class Intake:
         """Unique in a session."""
         self._spark, self._source, self._layout, self._progress = spark, source, layout, progress
         self._tables = ActivityTables(spark, layout, source.instance_id)
+        self._is_ours: IsOurs = lambda: False
         self._files: list[EventFile] = []
         self._last, self._base = -1, 0
         self._folded_at = time.monotonic()
         self._folding = threading.Lock()
 
-    def held(self) -> AbstractContextManager[object]:
+    @contextmanager
+    def held(self) -> Iterator[None]:
         """Be the only run of this job on this instance."""
-        return table_lease(self._tables.root / "leases" / self.job.name, f"a run of activity {self.job.name}")
+        leases = self._tables.root / "leases"
+        with table_lease(leases / self.job.name, f"a run of activity {self.job.name}") as self._is_ours:
+            yield
+
+    def _must_hold(self) -> None:
+        """Asked before each write, as Delta's own writer is for one driver only. Raises: PipelineError."""
+        if not self._is_ours():
+            raise PipelineError(
+                f"activity {self.job.name} has not reached its store for {LEASE_S:.0f} s, and another run "
+                "may have begun since: start it again"
+            )
 
     def start(self, *, available_now: bool) -> StreamingQuery:
         """Go on where the last run ended. Raises: PipelineError where a topic is missing."""
@@ -181,9 +197,9 @@ class Intake:
             )
         ids = "-".join(found[name].id for name in names)
         of_topics = self._layout.checkpoint(f"activity/{self._source.instance_id}/{self.job.name}/{ids}")
-        self._base = max((int(path.name) for path in of_topics.glob("[0-9]*")), default=self._last + 1)
+        self._base = max(_numbers_in(of_topics), default=self._last + 1)
         path = of_topics / str(self._base)
-        if (path / "commits").exists() and self._last < 0:
+        if _numbers_in(path / "commits") and self._last < 0:
             raise PipelineError(
                 f"{self._tables.path(self.job.events_table)} is gone but the positions in {of_topics} are "
                 "not: remove that folder, too, to read the topics from their beginning"
@@ -196,9 +212,10 @@ class Intake:
             self._take_in(records, self._base + number)
             if time.monotonic() - self._folded_at >= self.job.fold_every_s:
                 self.fold()
-        except Exception as error:
+                self.tidy()
+        except Exception as error:  # noqa: BLE001 - Spark stops the query
             self.error = error
-            raise
+            raise brief(error) from None
 
     def _take_in(self, records: DataFrame, batch: int) -> None:
         """Batch `batch` of the table: once, however often Spark repeats it."""
@@ -206,6 +223,7 @@ class Intake:
         records.sparkSession.conf.set("spark.sql.optimizer.windowGroupLimitThreshold", "-1")
         tables, table = self._tables, self.job.events_table
         if self._last < batch:
+            self._must_hold()
             watermark_us = self._watermark_us()
             found = with_lanes(events(records, self.job.kinds), watermark_us)
             fresh = unseen(found, tables.read(table), watermark_us)
@@ -233,13 +251,22 @@ class Intake:
             for table, fold in (*self.job.outputs, Output(f"{self.job.name}_dead_letters", dead_letters)):
                 since = self._tables.folded(table, table)
                 if since < last:
+                    self._must_hold()
                     fold(Fold(table, self._tables, self._source, known, files, since, last, watermark_us))
             self._folded_at = time.monotonic()
 
-    def compact(self) -> None:
-        """Rewrite what many small batches left behind."""
-        for table in (self.job.events_table, *(output.table for output in self.job.outputs)):
-            self._tables.compact(table)
+    def tidy(self) -> None:
+        """Rewrite what many small batches left behind, once all of it is folded: a file's span is looked at
+        again as long as it has events that are not."""
+        if len(self._files) > _FILES_MAX:
+            for table in (self.job.events_table, *(output.table for output in self.job.outputs)):
+                self._tables.tidy(table)
+            self._files = self._tables.event_files(self.job.events_table)
+
+
+def _numbers_in(folder: AnyPath) -> list[int]:
+    """Names that are numbers: Spark makes folders, and files that check others, before there is anything."""
+    return [int(each.name) for each in folder.iterdir() if each.name.isdigit()] if folder.is_dir() else []
 
 
 def dead_letters(step: Fold) -> None:

@@ -12,9 +12,10 @@ from pipeline.activity.intake import Intake, Source
 from pipeline.activity.topics import ABUSE_ALERTS, OPS_ALERTS, PARTITIONS
 from pipeline.errors import PipelineError
 from pipeline.ingest.offsets import SourceOffsets
+from pipeline.ingest.staging import must_be_shared
 from pipeline.layout import PipelineLayout
 from pipeline.progress import Progress, Silent
-from pipeline.streams import QueryRun
+from pipeline.streams import QueryRun, stopped
 
 __all__ = ["JOBS", "Source", "run_activity"]
 
@@ -37,6 +38,8 @@ def run_activity(
     `progress_of` gives what a job tells of itself. Raises: PipelineError when a topic is missing, somebody
     else runs the same job, or a query dies: then all stop, and the next run goes on from their last batches.
     """
+    if layout.is_elsewhere:
+        must_be_shared(spark, layout.lake_staging)
     SourceOffsets(source.kafka).ensure((ABUSE_ALERTS, OPS_ALERTS), PARTITIONS)
     told = {name: progress_of(name) for name in only}
     intakes = [Intake(spark, source, layout, JOBS[name], progress) for name, progress in told.items()]
@@ -54,9 +57,10 @@ def run_activity(
         try:
             run.wait(for_s, ended)
         except PipelineError:
-            if failed := [one.error for one in intakes if isinstance(one.error, PipelineError)]:
-                raise failed[0] from None
+            for one in intakes:
+                if one.error is not None:
+                    raise stopped(one.query_name, one.error) from one.error
             raise
         for intake in intakes:
-            intake.compact()
+            intake.tidy()
     return {intake.job.name: intake.counts for intake in intakes}

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -11,10 +10,20 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from pipeline.layout import PipelineLayout
+from pipeline.store import AnyPath
 
 MINUTE: Final = timedelta(minutes=1)
 DAY: Final = timedelta(days=1)
-_FILES_MAX: Final = 200
+_SETTINGS: Final = {
+    "spark.databricks.delta.optimize.minFileSize": str(64 * 1024 * 1024),
+    "spark.databricks.delta.optimize.maxFileSize": str(128 * 1024 * 1024),
+}
+"""Files of this size are not rewritten again, however long a run adds small ones."""
+_TABLE: Final = {
+    "delta.logRetentionDuration": "interval 1 days",
+    "delta.deletedFileRetentionDuration": "interval 1 hours",
+}
+"""Batches by the second make more versions than anybody goes back to."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -81,9 +90,11 @@ class ActivityTables:
 
     def __init__(self, spark: SparkSession, layout: PipelineLayout, instance_id: str) -> None:
         self._spark = spark
-        self.root = layout.root / "activity" / instance_id
+        for name, value in _SETTINGS.items():
+            spark.conf.set(name, value)
+        self.root = layout.activity(instance_id)
 
-    def path(self, name: str) -> Path:
+    def path(self, name: str) -> AnyPath:
         """Where a table lies."""
         return self.root / name
 
@@ -121,20 +132,21 @@ class ActivityTables:
 
     def append(self, name: str, rows: DataFrame, writer: str, batch: int, *partition_by: str) -> None:
         """Add the rows of a batch."""
-        output = rows.write.format("delta").mode("append").partitionBy(*partition_by)
+        output = rows.write.format("delta").options(**_TABLE).mode("append").partitionBy(*partition_by)
         output.option("txnAppId", writer).option("txnVersion", str(batch)).save(str(self.path(name)))
 
     def replace(self, name: str, rows: DataFrame, batch: int, where: str | None = None) -> None:
         """Put rows in place of those for which `where` holds, or of all; it must hold for the new ones."""
-        output = rows.write.format("delta").mode("overwrite")
+        output = rows.write.format("delta").options(**_TABLE).mode("overwrite")
         if where is not None and self.exists(name):
             output = output.option("replaceWhere", where)
         output.option("txnAppId", name).option("txnVersion", str(batch)).save(str(self.path(name)))
 
-    def compact(self, name: str) -> None:
-        """Rewrite small files as few, when there are many."""
-        if self.exists(name) and len(DeltaTable(str(self.path(name))).file_uris()) > _FILES_MAX:
+    def tidy(self, name: str) -> None:
+        """Make few files of small ones, and delete what nobody has read for an hour."""
+        if self.exists(name):
             self._spark.sql(f"OPTIMIZE delta.`{self.path(name)}`").collect()
+            DeltaTable(str(self.path(name))).vacuum(dry_run=False)
 
 
 def _span(first: datetime | None, last: datetime | None) -> Span | None:

@@ -17,10 +17,11 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from pipeline.errors import PipelineError
+from pipeline.spark_at import tasks_at_once
 from pipeline.store import AnyPath, StorePath, move, open_parquet, relative_to, size_bytes
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 _LOCK: Final = "lock"
@@ -149,6 +150,16 @@ def stage(
     return files
 
 
+def must_be_shared(spark: "SparkSession", root: AnyPath) -> None:
+    """Whether what tasks write below `root` is seen here: Delta's own writer does not look.
+
+    Raises: StagingError.
+    """
+    tasks = tasks_at_once(spark)
+    with tasks_area(root) as area:
+        stage(spark.range(tasks, numPartitions=tasks).toDF("id"), area, ())
+
+
 def _files_below(batch: AnyPath) -> list[AnyPath]:
     found: list[AnyPath] = [*batch.rglob("*.parquet")]
     return sorted(found, key=str)
@@ -163,7 +174,8 @@ def must_be_whole(files: Sequence[StagedFile], rows: int, batch: AnyPath) -> Non
     if found != rows:
         raise StagingError(
             f"Spark wrote {rows} rows to {batch}, but there are {found} when looked at from here, so nothing "
-            "was committed: every machine of the Spark cluster has to see the same files below this path"
+            "was committed: every machine of the Spark cluster has to see the same files below this path, or "
+            "--lake has to name a store"
         )
 
 

@@ -28,7 +28,7 @@ JOBS = ("views", "feed", "abuse", "ops")
 
 def rows_of(layout: PipelineLayout, instance_id: str, table: str) -> list[tuple[Any, ...]]:
     """A table's rows in one order, columns by name, times as epoch ms. Without Spark, which is slow at it."""
-    path = str(layout.root / "activity" / instance_id / table)
+    path = str(layout.activity(instance_id) / table)
     if not DeltaTable.is_deltatable(path):
         return []
     read = pa.table(DeltaTable(path).to_pyarrow_table())

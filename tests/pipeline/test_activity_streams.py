@@ -12,17 +12,23 @@ from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from pipeline.activity import intake, tables
+from pipeline.activity.events import Lane
 from pipeline.activity.generator import generate
 from pipeline.activity.jobs import Source, run_activity
 from pipeline.activity.records import Truth
 from pipeline.activity.report import report
 from pipeline.activity.topics import INPUT_TOPICS, PARTITIONS
 from pipeline.errors import PipelineError
+from pipeline.ingest.lease import LEASE_S
 from pipeline.ingest.offsets import KafkaSource, SourceOffsets
+from pipeline.ingest.staging import StagingError
 from pipeline.layout import PipelineLayout
 from pipeline.progress import Silent
+from pipeline.store import StorePath
 from tests.integration.stack import ROOT, Stack
 from tests.pipeline.activity_results import (
     JOBS,
@@ -33,6 +39,9 @@ from tests.pipeline.activity_results import (
     rows_of,
     views_of,
 )
+from tests.pipeline.killed import KilledJob
+from tests.pipeline.s3_server import s3_server
+from tests.pipeline.standalone import standalone_cluster
 
 HOUR_MS = 3_600_000
 T0 = 1_790_000_040_000
@@ -177,6 +186,66 @@ def test_a_crash_between_events_and_results_and_a_fresh_topic(
     assert counted(rows_of(layout, source.instance_id, "views_minute")) == views_of(sent, again)
 
 
+def test_results_need_a_disk_that_all_machines_see(spark: SparkSession, elsewhere: Path) -> None:
+    """Delta's own writer commits what tasks wrote on disks of theirs, and nobody could read it."""
+    layout = PipelineLayout(elsewhere, is_spark_here=False)
+    with pytest.raises(StagingError, match="--lake has to name a store"):
+        run_activity(spark, Source("127.0.0.1:1", "somebody"), layout)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1500)
+def test_a_cluster_and_a_store_have_the_same_results_after_a_kill(
+    spark: SparkSession, layout: PipelineLayout, stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = source_of(stack, "activity-stored")
+    send(source, 6000, 31, T0 - 10_000 * HOUR_MS, 6)
+    run_activity(spark, source, layout)
+    with s3_server() as server, standalone_cluster(tmp_path / "cluster") as cluster:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        root = StorePath(f"s3a://{server.bucket}", "lake")
+        stored = PipelineLayout(tmp_path / "elsewhere", root)
+        words = ("activity", "run", source.instance_id, "--available-now", "--lake", str(root))
+        run = KilledJob(stack.data_dir, "", *words, *cluster.options)
+        run.start()
+        while not (stored.activity(source.instance_id) / "views_events" / "_delta_log").is_dir():
+            run.must_run()
+            time.sleep(0.05)
+        run.kill_now()
+        time.sleep(LEASE_S)
+        run.start()
+        run.finish()
+        assert results_of(stored, source.instance_id) == results_of(layout, source.instance_id)
+        monkeypatch.setenv("PORTICO_LAKE", str(root))
+        report = KilledJob(stack.data_dir, "", "activity", "report", source.instance_id)
+        report.start()
+        assert "Page views" in Path(report.finish()[0]).read_text()
+    assert not (stack.data_dir / "pipeline" / "activity" / source.instance_id).exists()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_a_run_that_was_killed_before_its_first_batch_begins_anew(
+    layout: PipelineLayout, stack: Stack
+) -> None:
+    """Spark has made the folders of its positions by then."""
+    source = source_of(stack, "activity-early")
+    send(source, 300, 5, T0 - 10_000 * HOUR_MS, 2)
+    run = KilledJob(
+        stack.data_dir, "", "activity", "run", source.instance_id, "--available-now", "--only", "abuse"
+    )
+    run.start()
+    of_stack = PipelineLayout(stack.data_dir)
+    while not [*of_stack.checkpoint(f"activity/{source.instance_id}").rglob("commits")]:
+        run.must_run()
+        time.sleep(0.005)
+    run.kill_now()
+    assert not (of_stack.activity(source.instance_id) / "abuse_events").exists()
+    run.start()
+    assert run.finish()["abuse"]["events"]
+
+
 def wait_until_gone(source: Source) -> None:
     for _ in range(100):
         try:
@@ -189,8 +258,12 @@ def wait_until_gone(source: Source) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_alerts_of_a_running_stream(spark: SparkSession, layout: PipelineLayout, stack: Stack) -> None:
-    """Batch after batch: what sliding windows over several batches tell is told once."""
+def test_alerts_of_a_running_stream(
+    spark: SparkSession, layout: PipelineLayout, stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batch after batch: what sliding windows over several batches tell is told once, in few files."""
+    monkeypatch.setattr(intake, "_FILES_MAX", 1)
+    monkeypatch.setitem(tables._TABLE, "delta.deletedFileRetentionDuration", "interval 0 seconds")
     source = source_of(stack, "activity-running")
     SourceOffsets(KafkaSource(source.bootstrap_servers)).ensure(INPUT_TOPICS, PARTITIONS)
     for number in range(2):
@@ -202,6 +275,11 @@ def test_alerts_of_a_running_stream(spark: SparkSession, layout: PipelineLayout,
     assert rows_of(layout, source.instance_id, "abuse_alerts") == alerts
     keys = [key for key, _ in read_topic(source.bootstrap_servers, "abuse_alerts")]
     assert len(keys) == len(set(keys)) == len(alerts)
+    for name in ("abuse_events", "abuse_alerts"):
+        path = layout.activity(source.instance_id) / name
+        live = [Path(each).name for each in DeltaTable(str(path)).file_uris()]
+        assert len(live) <= len(Lane)
+        assert len([*path.rglob("part-*.parquet")]) <= len(live) + len(Lane), "what was replaced is gone"
 
 
 def start_run(stack: Stack, instance: str, jobs: Sequence[str]) -> subprocess.Popen[bytes]:

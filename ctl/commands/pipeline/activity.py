@@ -15,7 +15,7 @@ from ctl.options import (
     parse_time,
 )
 from ctl.output import Answer, in_facts, in_table
-from ctl.pipeline.run import JobRun, StreamJob, TenantJob
+from ctl.pipeline.run import JobRun, ReportJob, StreamJob, TenantJob
 
 if TYPE_CHECKING:
     from pipeline.activity.jobs import Source
@@ -130,7 +130,7 @@ def run_jobs(
 
 @activity.command()
 def report(
-    start_job: TenantJob,
+    start_job: ReportJob,
     instance: InstanceArgument,
     start: Annotated[
         int | None,

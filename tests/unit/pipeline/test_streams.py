@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.streams import failure_sentence, lag_records
+from pipeline.streams import Py4JJavaError, brief, failure_sentence, lag_records
 
 
 @pytest.mark.parametrize(
@@ -27,11 +27,11 @@ def test_lost_records_and_impossible_times_are_said_with_what_to_do() -> None:
     assert failure_sentence(RuntimeError("first line\nsecond")) == "first line"
 
 
-def test_a_failure_in_python_is_said_by_its_own_words() -> None:
-    text = (
-        "An exception was raised by the Python Proxy. Return Message: Traceback (most recent call last):\n"
-        '  File "a.py", line 1, in call\n    raise e\n'
-        '  File "b.py", line 2, in fold\n    save()\n    ^^^^^^\n'
-        "OSError: No space left on device\nand more\n\n=== Streaming Query ===\nIdentifier: x"
+def test_what_a_batch_says_to_spark_is_brief_and_of_its_stop_if_it_was_stopped() -> None:
+    cut_off = RuntimeError(
+        "o1.save\n" + "\tat a.b.C\n" * 10_000 + "Caused by: java.lang.InterruptedException\n"
     )
-    assert failure_sentence(RuntimeError(text)) == "OSError: No space left on device"
+    told = str(brief(cut_off))
+    assert len(told) < 3_000 and told.endswith("java.lang.InterruptedException")
+    assert "Interrupt" not in str(brief(OSError("No space left on device")))
+    assert f"{Py4JJavaError.__module__}.{Py4JJavaError.__qualname__}" == "py4j.protocol.Py4JJavaError"
