@@ -1,5 +1,6 @@
 """The one place where Spark is started: here, as a cluster's driver, or on a server (docs/adr/0057)."""
 
+import logging
 import os
 import socket
 import sys
@@ -153,6 +154,7 @@ def _java(conf: SparkConf) -> Any:
     stops Spark after itself. It ends with the job in any case, when its standard input does.
     """
     if not _started:
+        logging.getLogger("py4j").setLevel(logging.CRITICAL)  # what it logs it raises as well
         _started.append(launch_gateway(conf, {"start_new_session": True}))  # type: ignore[no-untyped-call]
     return _started[0]
 
