@@ -1,7 +1,8 @@
 """Runs the jobs of activity: one streaming query each, all of them side by side in one session."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from itertools import product
 from typing import Final
 
 from pyspark.sql import SparkSession
@@ -15,12 +16,20 @@ from pipeline.ingest.offsets import SourceOffsets
 from pipeline.ingest.staging import must_be_shared
 from pipeline.layout import PipelineLayout
 from pipeline.progress import Progress, Silent
+from pipeline.store import AnyPath
 from pipeline.streams import QueryRun, stopped
 
 __all__ = ["JOBS", "Source", "run_activity"]
 
 JOBS: Final = {job.name: job for job in (views.JOB, feed.JOB, abuse.JOB, ops.JOB)}
 Totals = dict[str, int]
+
+
+def moves(layout: PipelineLayout, source: Source, only: Sequence[str]) -> Iterator[tuple[str, AnyPath]]:
+    """What jobs make of what: topics, and tables of results."""
+    for job in map(JOBS.__getitem__, only):
+        for kind, output in product(job.kinds, job.outputs):
+            yield kind.topic, layout.activity(source.instance_id) / output.table
 
 
 def run_activity(

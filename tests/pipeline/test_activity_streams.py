@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from pipeline.activity import intake, tables
 from pipeline.activity.events import Lane
 from pipeline.activity.generator import generate
-from pipeline.activity.jobs import Source, run_activity
+from pipeline.activity.jobs import Source, moves, run_activity
 from pipeline.activity.records import Truth
 from pipeline.activity.report import report
 from pipeline.activity.topics import INPUT_TOPICS, PARTITIONS
@@ -78,6 +78,14 @@ def source_of(stack: Stack, name: str) -> Source:
 
 def send(source: Source, events: int, seed: int, start_ms: int, span_h: float) -> Truth:
     return generate(source.bootstrap_servers, 1, events, seed, span_h=span_h, start_ms=start_ms, paced=False)
+
+
+def test_lineage_is_from_topics_to_results(layout: PipelineLayout) -> None:
+    told = moves(layout, Source("127.0.0.1:1", "somebody"), ["feed", "abuse"])
+    assert {(topic, path.name) for topic, path in told} == {
+        *((topic, table) for topic in ("posts", "follows") for table in ("following", "feed")),
+        ("logins", "abuse_alerts"),
+    }
 
 
 @pytest.mark.long

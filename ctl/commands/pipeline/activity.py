@@ -15,6 +15,7 @@ from ctl.options import (
     parse_time,
 )
 from ctl.output import Answer, in_facts, in_table
+from ctl.pipeline.lineage import table, topic
 from ctl.pipeline.run import JobRun, ReportJob, StreamJob, TenantJob
 
 if TYPE_CHECKING:
@@ -111,9 +112,11 @@ def run_jobs(
     if for_s is not None and for_s <= 0:
         raise usage("--for must be more than 0 s")
     with start_job("activity", instance) as run:
-        from pipeline.activity.jobs import run_activity
+        from pipeline.activity.jobs import moves, run_activity
 
         source = _source(run, instance)
+        for read, written in moves(run.layout, source, names):
+            run.lineage.moved(topic(source.bootstrap_servers, read), table(written))
         totals = run_activity(
             run.spark,
             source,
