@@ -167,6 +167,10 @@ class Outside:
             answer = await self._backend.ask_any(rewrite_request(request, self._served.scope))
         return rewrite_response(answer, self._served.scope, _NO_BROKERS)
 
+    def in_portions(self, entries: int) -> AbstractAsyncContextManager[None]:
+        """One request of the instance at a time on this worker. Entering raises: ConnectionStop."""
+        return self._served.portions.turn(entries)
+
     async def look_up_topics(self, topic_ids: Collection[UUID]) -> None:
         """Ask whose these are; what is found is in `topic_ids` then. Raises: ConnectionStop."""
         known = self._served.topic_ids

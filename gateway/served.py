@@ -15,6 +15,7 @@ from gateway.census import Account, Carried
 from gateway.handshakes import Handshakes
 from gateway.kept_answers import KEPT_BYTES_MAX, KeptAnswers
 from gateway.kept_bytes import KeptBytes
+from gateway.portions import Portions
 from gateway.rules.acls import Authority
 from gateway.rules.client_metrics import ClientMetrics
 from gateway.rules.injected_faults import ActiveFaults, Taken
@@ -107,10 +108,9 @@ class ServedInstance:
         self.requests: Counter[int] = Counter()
         self.waiting_bytes = 0
         """Bytes of requests that were read and wait, over all its connections."""
-        self.bytes_in = 0
-        """From clients."""
-        self.bytes_out = 0
-        """To clients."""
+        self.bytes_in = self.bytes_out = 0
+        """From clients, and to them."""
+        self.portions: Final = Portions()
         self.partition_changes = asyncio.Lock()
         """Held while partitions are counted and added."""
         self.partition_counts: Final[SharedQuestion[dict[str, int]]] = SharedQuestion()

@@ -9,7 +9,7 @@ What tools ask about all topics at once is asked and answered in portions.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
@@ -28,7 +28,7 @@ from gateway.config_resources import (
 from gateway.metric_subscriptions import described as subscription_described
 from gateway.rules.topic_rules import replication_factor
 from gateway.session.call import Answer, Call, Encoded, Forward, Later, Outcome
-from gateway.session.deps import AsksBrokers, Deps, Pauses
+from gateway.session.deps import AnswersInPortions, Deps
 from gateway.topic_access import split
 from wire.api_table import ApiKey
 from wire.build import build, entry_class, with_entries
@@ -58,10 +58,6 @@ _DESCRIBE_CONFIGS: Final = int(ApiKey.DESCRIBE_CONFIGS)
 _LOWEST_IN_KAFKA_4: Final = 1
 """Of its versions: KIP-896 took 0 away in Apache Kafka 4.0, where groups came."""
 _Entries: TypeAlias = list[dict[str, object]]
-
-
-class _Deps(AsksBrokers, Pauses, Protocol):
-    """What portions need: answers of brokers, and turns for others between them."""
 
 
 def on_request(call: Call, request: DescribeConfigsRequest) -> Outcome | Later:
@@ -109,21 +105,22 @@ async def _in_portions(
     request: DescribeConfigsRequest,
     resources: Sequence[DescribeConfigsResource],
     refusals: Mapping[int, ErrorCode],
-    deps: _Deps,
+    deps: AnswersInPortions,
 ) -> Encoded:
     """The answer about a topic is fifty times its question: neither the broker's loop nor ours is held by
-    more than a portion of it, and of those before it only the bytes are kept."""
+    more than a portion of it, and of those before it only the bytes are kept, for one request at a time."""
     empty = call.response()
     kind = entry_class(type(empty), "results")
     answers: list[bytes] = []
-    for portion in pieces(resources, _PORTION):
-        forwarded, local = _shared_out(call, portion, refusals)
-        if forwarded:
-            asked = await deps.ask_any(replace(request, resources=forwarded))
-            answers += map(encode, _as_shown(call, asked))
-        else:
-            await deps.pause(0)
-        answers += (encode(build(kind, one)) for one in local)
+    async with deps.in_portions(len(resources)):
+        for portion in pieces(resources, _PORTION):
+            forwarded, local = _shared_out(call, portion, refusals)
+            if forwarded:
+                asked = await deps.ask_any(replace(request, resources=forwarded))
+                answers += map(encode, _as_shown(call, asked))
+            else:
+                await deps.pause(0)
+            answers += (encode(build(kind, one)) for one in local)
     return Encoded(listing_body(empty, answers))
 
 

@@ -36,6 +36,16 @@ class AsksBrokers(Protocol):
         """The answer of whichever broker answers first."""
 
 
+class AnswersInPortions(AsksBrokers, Protocol):
+    """Requests whose answers are many times themselves: asked and answered in portions."""
+
+    def in_portions(self, entries: int) -> AbstractAsyncContextManager[None]:
+        """One of the instance at a time on this worker; of those that wait so many entries are kept."""
+
+    async def pause(self, wait_ms: int) -> None:
+        """Others have a turn."""
+
+
 class LooksUpTopics(Protocol):
     """Whose topics ids are of."""
 
@@ -94,7 +104,7 @@ class EntersEngine(Protocol):
 class Deps(
     Charges,
     AsksVersions,
-    AsksBrokers,
+    AnswersInPortions,
     ChangesPartitions,
     LooksUpTopics,
     ChangesAccess,

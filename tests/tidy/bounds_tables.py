@@ -41,6 +41,7 @@ CONSTANTS: Final[dict[str, tuple[str, ...]]] = {
     "gateway.session.requests": ("WORK_AT_ONCE", "ANSWERS_AT_ONCE_BYTES"),
     "gateway.kept_answers": ("KEPT_BYTES_MAX",),
     "gateway.served": ("COLLECTED_BYTES_MAX", "WAITING_BYTES_SOFT"),
+    "gateway.portions": ("ENTRIES_MAX",),
     "gateway.session.replies": ("COLLECTED_BYTES_MAX",),
     "gateway.rules.topic_ids": ("KNOWN_BEYOND", "UNKNOWN_MAX", "ASKED_MAX"),
     "gateway.rules.client_metrics": ("PUSHED_BYTES_MAX", "READ_BYTES_PER_S", "CLIENTS_MAX", "REPORTS_MAX"),

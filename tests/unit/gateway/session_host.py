@@ -164,6 +164,9 @@ class Surroundings:
         self.topics |= {topic.name: max(1, topic.num_partitions) for topic in request.topics}
         return response(request.__api_key__, request.__version__, topics=created)
 
+    def in_portions(self, _entries: int) -> AbstractAsyncContextManager[None]:
+        return contextlib.nullcontext()
+
     def changing_partitions(self) -> AbstractAsyncContextManager[None]:
         return contextlib.nullcontext()
 
