@@ -31,8 +31,8 @@ from pipeline.streams import brief
 WRITER: Final = "intake"
 """Of events; a table of results is its own."""
 _OFFSETS_PER_BATCH: Final = 1_000_000
-_FILES_MAX: Final = 500
-"""Of events: with more of them tables are tidied."""
+_FILES_MAX: Final = 200
+"""Of events: with so many more, tables are tidied."""
 _COUNTED: Final = {Lane.ON_TIME: "events", Lane.LATE: "late", Lane.DEAD: "dead_letters"}
 _DEAD: Final = ("topic", "partition", "offset", "arrived", "error", "raw")
 
@@ -145,8 +145,10 @@ class Intake:
         """Unique in a session."""
         self._spark, self._source, self._layout, self._progress = spark, source, layout, progress
         self._tables = ActivityTables(spark, layout, source.instance_id)
+        self._outputs = (*job.outputs, Output(f"{job.name}_dead_letters", dead_letters))
         self._is_ours: IsOurs = lambda: False
         self._files: list[EventFile] = []
+        self._tidied_files = 0
         self._last, self._base = -1, 0
         self._folded_at = time.monotonic()
         self._folding = threading.Lock()
@@ -248,7 +250,7 @@ class Intake:
                 return
             last, known = self._last, stored.where(F.col("batch") <= self._last)
             files, watermark_us = self._files, self._watermark_us()
-            for table, fold in (*self.job.outputs, Output(f"{self.job.name}_dead_letters", dead_letters)):
+            for table, fold in self._outputs:
                 since = self._tables.folded(table, table)
                 if since < last:
                     self._must_hold()
@@ -258,10 +260,11 @@ class Intake:
     def tidy(self) -> None:
         """Rewrite what many small batches left behind, once all of it is folded: a file's span is looked at
         again as long as it has events that are not."""
-        if len(self._files) > _FILES_MAX:
-            for table in (self.job.events_table, *(output.table for output in self.job.outputs)):
+        if len(self._files) > self._tidied_files + _FILES_MAX:
+            for table in (self.job.events_table, *(output.table for output in self._outputs)):
                 self._tables.tidy(table)
             self._files = self._tables.event_files(self.job.events_table)
+            self._tidied_files = len(self._files)
 
 
 def _numbers_in(folder: AnyPath) -> list[int]:
