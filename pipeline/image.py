@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from pipeline.jars import JARS, S3_JARS, cache_dir, ensure_jars
+from pipeline.jars import JARS, STORE_JARS, cache_dir, ensure_jars
 from pipeline.java import find_java, package_dir, spark_java_home
 
 _EXECUTOR: Final = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
@@ -28,7 +28,7 @@ _JAVA_OPTION: Final = re.compile(r"SPARK_JAVA_OPT_(\d+)")
 
 def prepare() -> None:
     """Fetch the jars and set up Java, both below XDG_CACHE_HOME. Raises: PipelineError."""
-    ensure_jars(print, (*JARS, *S3_JARS))
+    ensure_jars(print, (*JARS, *STORE_JARS))
     spark_java_home(cache_dir())
 
 

@@ -1,4 +1,4 @@
-"""Spark's Kafka connector, Delta Lake and S3: pinned lists, fetched once from Maven Central.
+"""Spark's Kafka connector, Delta Lake and object stores: pinned lists, fetched once from Maven Central.
 
 The lists are not transitive: all else that these need is among PySpark's own jars.
 """
@@ -47,7 +47,7 @@ def _pinned(name: str) -> tuple[Jar, ...]:
 
 
 JARS: Final = _pinned("spark_jars.lock")
-S3_JARS: Final = _pinned("s3_jars.lock")
+STORE_JARS: Final = (*_pinned("s3_jars.lock"), *_pinned("azure_jars.lock"))
 
 
 def cache_dir() -> Path:

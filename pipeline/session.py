@@ -15,8 +15,9 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from pipeline import azure
 from pipeline.errors import PipelineError
-from pipeline.jars import JARS, S3_JARS, cache_dir, ensure_jars
+from pipeline.jars import JARS, STORE_JARS, cache_dir, ensure_jars
 from pipeline.java import spark_java_home
 from pipeline.memory import memory_here
 from pipeline.spark_at import SUBMITTED, THIS_MACHINE, SparkAt
@@ -80,9 +81,9 @@ def spark_session(
     if at.url == SUBMITTED:
         session = SparkSession.builder.getOrCreate()
         session.sparkContext.addPyFile(str(tasks_archive(scratch)))
-        return session
+        return _reaching(lake, session)
     is_stored = isinstance(lake, StorePath)
-    jars = ensure_jars(say, (*JARS, *S3_JARS) if is_stored else JARS)
+    jars = ensure_jars(say, (*JARS, *STORE_JARS) if is_stored else JARS)
     os.environ.update(spark_environment(at))
     settings = settings_of(at, scratch, jars) | (s3_settings(os.environ) if is_stored else {})
     conf = (
@@ -92,7 +93,18 @@ def spark_session(
         context = SparkContext(conf=conf, gateway=_java(conf))
         if not at.is_local:
             context.addPyFile(str(tasks_archive(scratch)))
-    return SparkSession.builder.config(conf=conf).getOrCreate()
+    return _reaching(lake, SparkSession.builder.config(conf=conf).getOrCreate())
+
+
+def _reaching(lake: AnyPath | None, session: SparkSession) -> SparkSession:
+    """The session once it has the key of an account of Azure, which Hadoop takes from no environment: told
+    to the running JVM, as everybody on the machine sees what one is started with.
+    """
+    if isinstance(lake, StorePath) and (host := lake.azure_host) is not None:
+        java: Any = session.sparkContext
+        for name, value in azure.for_hadoop(host, os.environ).items():
+            java._jsc.hadoopConfiguration().set(name, value)
+    return session
 
 
 def spark_environment(at: SparkAt) -> dict[str, str]:

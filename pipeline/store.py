@@ -2,7 +2,8 @@
 
 `str()` of either is a name that deltalake and Spark open. Who may read and write a store, and where it
 answers, is said by the environment, in the names that deltalake, Arrow and AWS' own tools share:
-`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`, `AWS_ENDPOINT_URL`, `AWS_ALLOW_HTTP`.
+`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`, `AWS_ENDPOINT_URL`, `AWS_ALLOW_HTTP`; of Azure's
+`AZURE_STORAGE_ACCOUNT_KEY`.
 """
 
 import os
@@ -13,16 +14,21 @@ from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 from obstore.store import ObjectStore, from_url
 
+from pipeline import azure
 from pipeline.errors import PipelineError
 
 _S3: Final = ("s3a", "s3")
 _FIRST_TRIES: Final = 2
+_REFUSALS: Final = (
+    *("AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken"),
+    *("AuthenticationFailed", "AuthorizationFailure", "InvalidAuthenticationInfo"),
+)
 _CODE: Final = re.compile(r"<Code>(\w+)</Code>")
 _METADATA_ADDRESS: Final = "169.254.169.254"
 """Where machines of a cloud ask for their credentials: asked when the environment names none."""
@@ -37,7 +43,7 @@ class StorePath(NamedTuple):
     """A file or a folder in an object store. A folder is there as long as something lies below it."""
 
     bucket: str
-    """`s3a://NAME`."""
+    """`s3a://NAME`, or `abfss://CONTAINER@ACCOUNT.dfs.core.windows.net`."""
     key: str
     """Without a slash at its ends; empty for the bucket itself."""
 
@@ -46,6 +52,12 @@ class StorePath(NamedTuple):
 
     def __truediv__(self, name: str) -> "StorePath":
         return StorePath(self.bucket, f"{self.key}/{name}".strip("/"))
+
+    @property
+    def azure_host(self) -> str | None:
+        """The account's host; None: it is no store of Azure's."""
+        scheme, _, place = self.bucket.partition("://")
+        return place.partition("@")[2] if scheme in azure.SCHEMES else None
 
     @property
     def name(self) -> str:
@@ -111,28 +123,49 @@ def _store(bucket: str) -> ObjectStore:
 
 
 @cache
-def _arrow_store(bucket: str) -> Any:
-    """Arrow's own client: what is opened through Python's objects is read by one thread at a time."""
-    from pyarrow.fs import FileSystem
+def _arrow_store(bucket: str) -> tuple[Any, str]:
+    """Arrow's own client, and where paths in it begin: what is opened through Python's objects is read by one
+    thread at a time.
+    """
+    from pyarrow.fs import AzureFileSystem, FileSystem
 
-    return FileSystem.from_uri(f"s3://{bucket}")[0]
+    place = bucket.partition("://")[2]
+    if (host := StorePath(bucket, "").azure_host) is None:
+        return FileSystem.from_uri(f"s3://{place}")[0], place
+    return AzureFileSystem(**azure.for_arrow(host, os.environ)), place.partition("@")[0]
+
+
+def arrow_files(folder: AnyPath) -> Any:
+    """Arrow's file system of what lies below a folder."""
+    from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
+
+    if isinstance(folder, Path):
+        return SubTreeFileSystem(str(folder), LocalFileSystem())
+    store, first = _arrow_store(folder.bucket)
+    return SubTreeFileSystem(f"{first}/{folder.key}", store)
 
 
 def lake_root(text: str) -> AnyPath:
-    """A folder from its URL (`file:`, `s3a:`, `s3:`) or its path. Raises: PipelineError."""
+    """A folder from its URL (`file:`, `s3a:`, `s3:`, `abfss:`) or its path. Raises: PipelineError."""
     parts = urlsplit(text)
     if not parts.scheme:
         return Path(text).resolve()
     if parts.scheme == "file" and parts.netloc in ("", "localhost"):
-        return Path(parts.path)
-    if parts.username or parts.password or parts.query:
+        return Path(unquote(parts.path))
+    is_azure = parts.scheme in azure.SCHEMES
+    if (parts.username and not is_azure) or parts.password or parts.query:
         raise PipelineError(
             "a lake's URL names a bucket and a folder: who may read and write it is said by the environment "
-            "(AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY) or the machine's own role"
+            "(AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AZURE_STORAGE_ACCOUNT_KEY) or the machine's own role"
         )
+    if is_azure and parts.username and parts.hostname:
+        return StorePath(f"{parts.scheme}://{parts.netloc}", parts.path.strip("/"))
     if parts.scheme in _S3 and parts.netloc:
         return StorePath(f"s3a://{parts.netloc}", parts.path.strip("/"))
-    raise PipelineError(f"a lake is at file:///FOLDER or s3a://BUCKET/FOLDER, not at '{text}'")
+    raise PipelineError(
+        "a lake is at file:///FOLDER or s3a://BUCKET/FOLDER or "
+        f"abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/FOLDER, not at '{text}'"
+    )
 
 
 def must_answer(root: AnyPath) -> None:
@@ -155,16 +188,17 @@ def store_fault(error: BaseException) -> str:
     """What a store, or a table in it, could not do, for people."""
     text = str(error)
     code = found[1] if (found := _CODE.search(text)) else ""
-    if code == "NoSuchBucket":
-        return "there is no such bucket (make it first; its name and AWS_REGION must be right)"
+    if code in ("NoSuchBucket", "ContainerNotFound"):
+        return "there is no such bucket (make it first; its name, and of S3's AWS_REGION, must be right)"
     if _METADATA_ADDRESS in text:
-        return "nobody says who we are: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a role"
-    if code in ("AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken") or any(
-        status in text for status in ("401 Unauthorized", "403 Forbidden")
-    ):
         return (
-            f"the store refuses us ({code or 'forbidden'}): are AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY "
-            "right, and may they list, read, write and delete there?"
+            "nobody says who we are: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, of Azure's "
+            "AZURE_STORAGE_ACCOUNT_KEY, or a role"
+        )
+    if code in _REFUSALS or any(status in text for status in ("401 Unauthorized", "403 Forbidden")):
+        return (
+            f"the store refuses us ({code or 'forbidden'}): are AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
+            "of Azure's AZURE_STORAGE_ACCOUNT_KEY, right, and may they list, read, write and delete there?"
         )
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[0][:_TEXT_MAX] if lines else type(error).__name__
@@ -186,8 +220,8 @@ def open_parquet(path: AnyPath, **options: str) -> Any:
 
     if isinstance(path, Path):
         return pq.ParquetFile(path, **options)
-    bucket = path.bucket.removeprefix("s3a://")
-    return pq.ParquetFile(f"{bucket}/{path.key}", filesystem=_arrow_store(bucket), **options)
+    store, first = _arrow_store(path.bucket)
+    return pq.ParquetFile(f"{first}/{path.key}", filesystem=store, **options)
 
 
 def size_bytes(path: AnyPath) -> int:

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.dataset
 from deltalake import DeltaTable
-from pyarrow.fs import FileSystem, SubTreeFileSystem
+
+from pipeline.store import arrow_files, of_text
 
 
 def read_rows(
@@ -21,15 +22,10 @@ def read_rows(
     return table.to_pyarrow_table(
         columns=columns,
         filters=list(filters) if filters else None,
-        filesystem=_files_of(table),
+        filesystem=arrow_files(of_text(table.table_uri)),
     )
 
 
 def dataset(table: DeltaTable) -> pyarrow.dataset.Dataset:
     """The same rows, of which a reader takes what it needs, for tables that are larger than memory."""
-    return table.to_pyarrow_dataset(filesystem=_files_of(table))
-
-
-def _files_of(table: DeltaTable) -> SubTreeFileSystem:
-    store, path = FileSystem.from_uri(table.table_uri.replace("s3a://", "s3://", 1))
-    return SubTreeFileSystem(path, store)
+    return table.to_pyarrow_dataset(filesystem=arrow_files(of_text(table.table_uri)))

@@ -85,6 +85,8 @@ class IcebergLake:
 
     def __init__(self, root: AnyPath, catalog_url: str, environment: Mapping[str, str]) -> None:
         """`root`: the lake's; `catalog_url`: SQLAlchemy's."""
+        if isinstance(root, StorePath) and root.azure_host is not None:
+            raise PipelineError("Iceberg's readers are served by lakes at file: and s3a:")
         self._root = root
         with _faults(f"catalog {CATALOG_NAME}"):
             self._catalog = SqlCatalog(CATALOG_NAME, uri=catalog_url, **_file_settings(environment))

@@ -59,6 +59,7 @@ MATRIX: Final[dict[str, Manifest]] = {
             "jobs": {"load": {"schedule": "@hourly", "args": ["load", "shop"], "executors": 3}},
         }
     },
+    "azure": {"pipeline": {"enabled": True, "lake": "abfss://lakes@acme.dfs.core.windows.net/main"}},
     "watched": {
         "monitoring": {
             "podMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
@@ -284,6 +285,7 @@ CONTRADICTIONS: Final[list[tuple[Manifest, str]]] = [
         "pipeline.jobs.a.executors is 2 but pipeline.lake is empty",
     ),
     ({"pipeline": {"lake": "s3a://us:secret@bucket"}}, "/pipeline/lake"),
+    ({"pipeline": {"lake": "abfss://lakes:secret@acme.dfs.core.windows.net"}}, "/pipeline/lake"),
     ({"pipeline": {"lineage": {"url": "http://us:secret@marquez"}}}, "/pipeline/lineage/url"),
     ({"pipeline": {"jobLimit": "soon"}}, "/pipeline/jobLimit"),
     ({"gateway": {"tls": {"clientCaSecret": "ca"}}}, "gateway.tls.secret is empty"),

@@ -28,6 +28,11 @@ class S3Server(NamedTuple):
     bucket: str
 
     @property
+    def root(self) -> str:
+        """The bucket's URL."""
+        return f"s3a://{self.bucket}"
+
+    @property
     def environment(self) -> dict[str, str]:
         """What a process needs to use it."""
         return {

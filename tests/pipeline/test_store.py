@@ -10,8 +10,9 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 
-from pipeline.store import StorePath
+from pipeline.store import StorePath, of_text
 from tests.integration.stack import ROOT, Stack
+from tests.pipeline.azure_server import AzureServer, azure_server
 from tests.pipeline.s3_server import S3Server, s3_server
 from tests.pipeline.topics import Record, Topics
 
@@ -19,13 +20,18 @@ PARTITIONS = 2
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[S3Server]:
+def s3() -> Iterator[S3Server]:
     with s3_server() as running:
         yield running
 
 
-@pytest.fixture(autouse=True)
-def ours(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module")
+def azure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AzureServer]:
+    with azure_server(tmp_path_factory.mktemp("azure") / "emulator") as running:
+        yield running
+
+
+def use(server: S3Server | AzureServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """This process reads the store as the commands do."""
     for name, value in server.environment.items():
         monkeypatch.setenv(name, value)
@@ -34,9 +40,9 @@ def ours(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
 class Commands:
     """`portico pipeline ...` of one stack, whose lake is in the store."""
 
-    def __init__(self, stack: Stack, server: S3Server) -> None:
+    def __init__(self, stack: Stack, server: S3Server | AzureServer) -> None:
         self._stack = stack
-        self.lake = f"s3a://{server.bucket}/of/tests"
+        self.lake = f"{server.root}/of/tests"
 
     def run(self, *words: str, lake: str | None = None) -> subprocess.CompletedProcess[str]:
         """However it ends."""
@@ -84,10 +90,15 @@ def placed(produced: Sequence[Record]) -> list[tuple[int, int, bytes | None, byt
 
 
 @pytest.mark.long
-def test_a_topic_is_loaded_kept_and_looked_at(stack: Stack, server: S3Server) -> None:
+@pytest.mark.parametrize("store", ["s3", "azure"])
+def test_a_topic_is_loaded_kept_and_looked_at(
+    stack: Stack, store: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Load, load again, compact, decode, forget, move a file away, audit and backfill."""
+    server: S3Server | AzureServer = request.getfixturevalue(store)
+    use(server, monkeypatch)
     commands = Commands(stack, server)
-    instance = stack.create_instance("stored")
+    instance = stack.create_instance(f"stored-{store}")
     topics = Topics(instance["bootstrap_servers"])
     topics.create("clicks", partitions=PARTITIONS)
     produced: list[Record] = []
@@ -123,7 +134,9 @@ def test_a_topic_is_loaded_kept_and_looked_at(stack: Stack, server: S3Server) ->
     assert pc.count_distinct(line).as_py() == len(kept)
 
     [file, *_] = DeltaTable(url).file_uris()
-    StorePath(f"s3a://{server.bucket}", file.split(f"{server.bucket}/")[1]).unlink()
+    gone_file = of_text(file)
+    assert isinstance(gone_file, StorePath)
+    gone_file.unlink()
     told = commands.run("audit", instance["id"], "--json")
     assert told.returncode == 1 and json.loads(told.stdout)["topics"][0]["missing_files"]
     commands.run("audit", instance["id"], "--forget-missing-files")
@@ -131,13 +144,14 @@ def test_a_topic_is_loaded_kept_and_looked_at(stack: Stack, server: S3Server) ->
     commands.answer("backfill", instance["id"], *window)
     assert rows(url) == kept
     commands.answer("audit", instance["id"])
+    count = f"SELECT count(*) AS n FROM stored_{store}.clicks"
+    assert commands.answer("sql", count) == [{"n": len(kept)}]
 
 
-def test_what_is_no_lake_is_one_sentence(
-    stack: Stack, server: S3Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_no_lake_is_one_sentence(stack: Stack, s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """And no empty table."""
-    commands = Commands(stack, server)
+    use(s3, monkeypatch)
+    commands = Commands(stack, s3)
     instance = stack.create_instance("nowhere")
     Topics(instance["bootstrap_servers"]).create("a")
     assert "there is no such bucket" in commands.refusal("load", instance["id"], lake="s3a://another/lake")

@@ -33,7 +33,7 @@ def submit(
     data_dir: DataDir = DEFAULT_DATA_DIR,
 ) -> None:
     """Run a job by Spark's spark-submit: options of `submit` first, then the job with its own."""
-    from pipeline.jars import JARS, S3_JARS, ensure_jars
+    from pipeline.jars import JARS, STORE_JARS, ensure_jars
     from pipeline.session import s3_settings, settings_of, spark_environment
 
     at = spark_at(master, spark_conf)
@@ -41,7 +41,7 @@ def submit(
     if home is None:
         raise CommandError("pyspark, which has spark-submit, is not installed: it is in portico[pipeline]")
     with sentences():
-        jars = ensure_jars(say, (*JARS, *S3_JARS))
+        jars = ensure_jars(say, (*JARS, *STORE_JARS))
         scratch = PipelineLayout(data_dir.resolve()).scratch
         scratch.mkdir(parents=True, exist_ok=True)
         files = Files(Path(submitted.__file__), tuple(jars))

@@ -56,7 +56,17 @@ def offsets(path: StorePath) -> list[int]:
 def test_where_a_lake_may_be(tmp_path: Path) -> None:
     assert lake_root("s3://b/x/") == lake_root("s3a://b/x") == StorePath("s3a://b", "x")
     assert lake_root(f"file://{tmp_path}") == lake_root(str(tmp_path)) == tmp_path
-    for text in ("s3a:///x", "hdfs://n/x", "file://elsewhere/x", "s3a://key:secret@b/x", "s3a://b/x?k=v"):
+    account = "abfss://lakes@acme.dfs.core.windows.net"
+    assert lake_root(f"{account}/x/") == StorePath(account, "x")
+    assert StorePath(account, "x").azure_host == "acme.dfs.core.windows.net"
+    assert StorePath("s3a://b", "x").azure_host is None
+    s3 = ("s3a:///x", "s3a://key:secret@b/x", "s3a://b/x?k=v")
+    azure = (
+        f"{account}/x?sig=1",
+        "abfss://acme.dfs.core.windows.net/x",
+        "abfss://a:b@acme.dfs.core.windows.net",
+    )
+    for text in (*s3, *azure, "hdfs://n/x", "file://elsewhere/x"):
         with pytest.raises(PipelineError, match="lake"):
             lake_root(text)
 
