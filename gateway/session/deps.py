@@ -36,14 +36,18 @@ class AsksBrokers(Protocol):
         """The answer of whichever broker answers first."""
 
 
-class AnswersInPortions(AsksBrokers, Protocol):
+class Pauses(Protocol):
+    """Answers that leave later."""
+
+    async def pause(self, wait_ms: int) -> None:
+        """So much time passes; the client is not read meanwhile."""
+
+
+class AnswersInPortions(AsksBrokers, Pauses, Protocol):
     """Requests whose answers are many times themselves: asked and answered in portions."""
 
     def in_portions(self, entries: int) -> AbstractAsyncContextManager[None]:
         """One of the instance at a time on this worker; of those that wait so many entries are kept."""
-
-    async def pause(self, wait_ms: int) -> None:
-        """Others have a turn."""
 
 
 class LooksUpTopics(Protocol):
@@ -70,13 +74,6 @@ class ChangesPartitions(Protocol):
 
     async def ask_controller(self, request: Payload) -> Any:
         """The controller's answer to a request, both in the tenant's names."""
-
-
-class Pauses(Protocol):
-    """Answers that leave later."""
-
-    async def pause(self, wait_ms: int) -> None:
-        """So much time passes; the client is not read meanwhile."""
 
 
 class ChangesWithinRate(ChangesPartitions, Pauses, Protocol):

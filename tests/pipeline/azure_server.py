@@ -3,20 +3,18 @@
 import os
 import shutil
 import subprocess
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-import httpx
 from pyarrow.fs import AzureFileSystem
 
 from ctl.stack.layout import free_port
 from pipeline.azure import for_arrow
+from tests.pipeline.s3_server import wait_for
 
-_START_TIMEOUT_S: Final = 60.0
 _HOST: Final = "devstoreaccount1.dfs.core.windows.net"
 _KEY: Final = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 """Every emulator's."""
@@ -63,20 +61,9 @@ def azure_server(folder: Path) -> Iterator[AzureServer]:
     )
     try:
         server = AzureServer(f"http://127.0.0.1:{port}", f"lakes-{uuid.uuid4().hex}")
-        deadline = time.monotonic() + _START_TIMEOUT_S
-        while not _answers(server.url):
-            assert process.poll() is None and time.monotonic() < deadline, "the emulator does not start"
-            time.sleep(0.1)
+        wait_for(server.url, process)
         AzureFileSystem(**for_arrow(_HOST, server.environment)).create_dir(server.container)
         yield server
     finally:
         process.terminate()
         process.wait(30)
-
-
-def _answers(url: str) -> bool:
-    try:
-        httpx.get(url, trust_env=False)
-    except httpx.TransportError:
-        return False
-    return True

@@ -1,7 +1,6 @@
 """An S3 server of a process of its own: moto's, which keeps objects in memory and forgets them at its end."""
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -12,6 +11,7 @@ from typing import Final, NamedTuple
 
 import httpx
 
+from ctl.stack.layout import free_port
 from tests.integration.stack import ROOT
 
 _START_TIMEOUT_S: Final = 60.0
@@ -49,27 +49,21 @@ def troubled_s3(server: S3Server) -> Iterator[S3Server]:
     """The same server behind one that has troubles (`troubled_s3.py`). A process of its own: libraries hold
     this one's interpreter while they wait for an answer.
     """
-    port = _free_port()
+    port = free_port()
     command = [sys.executable, "-m", "tests.pipeline.troubled_s3", str(port), server.url]
     process = subprocess.Popen(command, cwd=ROOT)
     try:
-        _wait_for(f"http://127.0.0.1:{port}", process)
+        wait_for(f"http://127.0.0.1:{port}", process)
         yield server._replace(url=f"http://127.0.0.1:{port}")
     finally:
         process.terminate()
         process.wait(30)
 
 
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
-
-
 @contextmanager
 def s3_server() -> Iterator[S3Server]:
     """On a free port, with one bucket."""
-    port = _free_port()
+    port = free_port()
     process = subprocess.Popen(
         [sys.executable, "-c", _SERVER, "-H", "127.0.0.1", "-p", str(port)],
         env=os.environ | {"MOTO_S3_DEFAULT_KEY_BUFFER_SIZE": str(64 * 1024 * 1024)},
@@ -78,7 +72,7 @@ def s3_server() -> Iterator[S3Server]:
     )
     try:
         server = S3Server(f"http://127.0.0.1:{port}", f"lakes-{uuid.uuid4().hex}")
-        _wait_for(server.url, process)
+        wait_for(server.url, process)
         httpx.put(f"{server.url}/{server.bucket}").raise_for_status()
         yield server
     finally:
@@ -86,12 +80,13 @@ def s3_server() -> Iterator[S3Server]:
         process.wait(30)
 
 
-def _wait_for(url: str, process: "subprocess.Popen[bytes]") -> None:
+def wait_for(url: str, process: "subprocess.Popen[bytes]") -> None:
+    """Until a server that was just started answers. Raises: AssertionError where it ends, or takes long."""
     deadline = time.monotonic() + _START_TIMEOUT_S
     while True:
         try:
             httpx.get(url)
             return
         except httpx.TransportError:
-            assert process.poll() is None and time.monotonic() < deadline, "the S3 server does not start"
+            assert process.poll() is None and time.monotonic() < deadline, "the server does not start"
             time.sleep(0.1)

@@ -186,6 +186,11 @@ imagePullSecrets: {{- range . }}
 {{- end -}}
 
 
+{{/* Where a URL of http or https leads. */}}
+{{- define "portico.urlPort" -}}
+{{- regexFind ":[0-9]+$" (urlParse .).host | trimPrefix ":" | default (ternary "443" "80" (hasPrefix "https:" .)) -}}
+{{- end -}}
+
 {{/* `more`: labels that pods of the part have beside. */}}
 {{- define "portico.podMeta" -}}
 labels: {{- include "portico.labels" . | nindent 2 }}
