@@ -21,7 +21,7 @@ from pipeline.jars import JARS, STORE_JARS, cache_dir, ensure_jars
 from pipeline.java import spark_java_home
 from pipeline.memory import memory_here
 from pipeline.spark_at import SUBMITTED, THIS_MACHINE, SparkAt
-from pipeline.store import AnyPath, StorePath
+from pipeline.store import AnyPath, StorePath, spark_url
 
 SHUFFLE_PARTITIONS: Final = 4
 """Frozen in the checkpoints of streaming queries with state: changing it starts those anew."""
@@ -82,7 +82,7 @@ def spark_session(
         session = SparkSession.builder.getOrCreate()
         session.sparkContext.addPyFile(str(tasks_archive(scratch)))
         return _reaching(lake, session)
-    is_stored = isinstance(lake, StorePath)
+    is_stored = isinstance(lake, StorePath) and not lake.is_hdfs
     jars = ensure_jars(say, (*JARS, *STORE_JARS) if is_stored else JARS)
     os.environ.update(spark_environment(at))
     settings = settings_of(at, scratch, jars) | (s3_settings(os.environ) if is_stored else {})
@@ -195,5 +195,5 @@ def settings_of(at: SparkAt, scratch: Path, jars: list[Path]) -> dict[str, str]:
         "spark.driver.extraJavaOptions": options,
         "spark.driver.extraClassPath": ":".join(str(jar) for jar in jars),
         "spark.local.dir": str(scratch),
-        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.sql.warehouse.dir": spark_url(scratch / "warehouse"),
     }

@@ -3,7 +3,7 @@
 `str()` of either is a name that deltalake and Spark open. Who may read and write a store, and where it
 answers, is said by the environment, in the names that deltalake, Arrow and AWS' own tools share:
 `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`, `AWS_ENDPOINT_URL`, `AWS_ALLOW_HTTP`; of Azure's
-`AZURE_STORAGE_ACCOUNT_KEY`.
+`AZURE_STORAGE_ACCOUNT_KEY`; of HDFS `HADOOP_USER_NAME` and `HADOOP_CONF_DIR`.
 """
 
 import os
@@ -16,12 +16,12 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 from obstore.store import ObjectStore, from_url
 
-from pipeline import azure
+from pipeline import azure, hdfs
 from pipeline.errors import PipelineError
+from pipeline.hdfs import HdfsStore
 
 _S3: Final = ("s3a", "s3")
 _FIRST_TRIES: Final = 2
@@ -43,7 +43,7 @@ class StorePath(NamedTuple):
     """A file or a folder in an object store. A folder is there as long as something lies below it."""
 
     bucket: str
-    """`s3a://NAME`, or `abfss://CONTAINER@ACCOUNT.dfs.core.windows.net`."""
+    """`s3a://NAME`, `abfss://CONTAINER@ACCOUNT.dfs.core.windows.net` or `hdfs://HOST:PORT`."""
     key: str
     """Without a slash at its ends; empty for the bucket itself."""
 
@@ -60,6 +60,11 @@ class StorePath(NamedTuple):
         return place.partition("@")[2] if scheme in azure.SCHEMES else None
 
     @property
+    def is_hdfs(self) -> bool:
+        """Whether Spark reaches it by itself."""
+        return self.bucket.startswith(f"{hdfs.SCHEME}:")
+
+    @property
     def name(self) -> str:
         """The last part."""
         return self.key.rpartition("/")[2]
@@ -72,7 +77,7 @@ class StorePath(NamedTuple):
     def exists(self) -> bool:
         """Whether it is a file. Raises: obstore's errors where the store does not say."""
         try:
-            obstore.head(_store(self.bucket), self.key)
+            _store(self.bucket).head(self.key)
         except FileNotFoundError:
             return False
         return True
@@ -83,7 +88,7 @@ class StorePath(NamedTuple):
 
     def iterdir(self) -> Iterator["StorePath"]:
         """Files and folders in it."""
-        found = obstore.list_with_delimiter(_store(self.bucket), self.key)
+        found = _store(self.bucket).list_with_delimiter(self.key)
         for key in (*found["common_prefixes"], *(each["path"] for each in found["objects"])):
             yield StorePath(self.bucket, key)
 
@@ -98,19 +103,23 @@ class StorePath(NamedTuple):
 
     def unlink(self) -> None:
         """Delete the file."""
-        obstore.delete(_store(self.bucket), self.key)
+        _store(self.bucket).delete(self.key)
 
     def remove(self) -> None:
         """Delete all that lies below it."""
+        store = _store(self.bucket)
+        if isinstance(store, HdfsStore):  # whose folders do not end with what is in them
+            store.delete(self.key)
+            return
         for each in list(self._below()):
-            obstore.delete(_store(self.bucket), each["path"])
+            store.delete(each["path"])
 
     def changed_at(self) -> datetime | None:
         """When the newest file below it was written, by the store's clock; None where there is none."""
         return max((each["last_modified"] for each in self._below()), default=None)
 
     def _below(self) -> Iterator[Any]:
-        for chunk in obstore.list(_store(self.bucket), self.key or None):
+        for chunk in _store(self.bucket).list(self.key or None):
             yield from chunk
 
 
@@ -118,8 +127,8 @@ AnyPath = Path | StorePath
 
 
 @cache
-def _store(bucket: str) -> ObjectStore:
-    return from_url(bucket)
+def _store(bucket: str) -> ObjectStore | HdfsStore:
+    return HdfsStore(bucket) if StorePath(bucket, "").is_hdfs else from_url(bucket)
 
 
 @cache
@@ -127,9 +136,14 @@ def _arrow_store(bucket: str) -> tuple[Any, str]:
     """Arrow's own client, and where paths in it begin: what is opened through Python's objects is read by one
     thread at a time.
     """
-    from pyarrow.fs import AzureFileSystem, FileSystem
+    from pyarrow.fs import AzureFileSystem, FileSystem, FSSpecHandler, PyFileSystem
 
     place = bucket.partition("://")[2]
+    if StorePath(bucket, "").is_hdfs:  # Arrow's own client is Hadoop's, which is no package
+        from hdfs_native.fsspec import HdfsFileSystem
+
+        at = urlsplit(bucket)
+        return PyFileSystem(FSSpecHandler(HdfsFileSystem(at.hostname, at.port))), ""
     if (host := StorePath(bucket, "").azure_host) is None:
         return FileSystem.from_uri(f"s3://{place}")[0], place
     return AzureFileSystem(**azure.for_arrow(host, os.environ)), place.partition("@")[0]
@@ -146,7 +160,7 @@ def arrow_files(folder: AnyPath) -> Any:
 
 
 def lake_root(text: str) -> AnyPath:
-    """A folder from its URL (`file:`, `s3a:`, `s3:`, `abfss:`) or its path. Raises: PipelineError."""
+    """A folder from its URL (`file:`, `s3a:`, `s3:`, `abfss:`, `hdfs:`) or path. Raises: PipelineError."""
     parts = urlsplit(text)
     if not parts.scheme:
         return Path(text).resolve()
@@ -160,11 +174,13 @@ def lake_root(text: str) -> AnyPath:
         )
     if is_azure and parts.username and parts.hostname:
         return StorePath(f"{parts.scheme}://{parts.netloc}", parts.path.strip("/"))
+    if parts.scheme == hdfs.SCHEME and parts.netloc:
+        return StorePath(f"{parts.scheme}://{parts.netloc}", parts.path.strip("/"))
     if parts.scheme in _S3 and parts.netloc:
         return StorePath(f"s3a://{parts.netloc}", parts.path.strip("/"))
     raise PipelineError(
         "a lake is at file:///FOLDER or s3a://BUCKET/FOLDER or "
-        f"abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/FOLDER, not at '{text}'"
+        f"abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/FOLDER or hdfs://HOST:PORT/FOLDER, not at '{text}'"
     )
 
 
@@ -175,13 +191,17 @@ def must_answer(root: AnyPath) -> None:
     """
     if isinstance(root, StorePath):
         try:
-            first = from_url(
-                root.bucket,
-                retry_config={"max_retries": _FIRST_TRIES, "retry_timeout": timedelta(seconds=20)},
-            )
-            next(iter(obstore.list(first, root.key or None)), None)
+            next(iter(_impatient(root).list(root.key or None)), None)
         except BaseError as error:
             raise StoreError(f"lake {root}: {store_fault(error)}") from error
+
+
+def _impatient(root: StorePath) -> ObjectStore | HdfsStore:
+    if root.is_hdfs:
+        return HdfsStore(root.bucket, {"dfs.client.failover.max.attempts": str(_FIRST_TRIES)})
+    return from_url(
+        root.bucket, retry_config={"max_retries": _FIRST_TRIES, "retry_timeout": timedelta(seconds=20)}
+    )
 
 
 def store_fault(error: BaseException) -> str:
@@ -195,6 +215,8 @@ def store_fault(error: BaseException) -> str:
             "nobody says who we are: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, of Azure's "
             "AZURE_STORAGE_ACCOUNT_KEY, or a role"
         )
+    if "No NameNode hosts found" in text:
+        return "hdfs://HOST:PORT names a NameNode, hdfs://NAME a nameservice that HADOOP_CONF_DIR has to know"
     if code in _REFUSALS or any(status in text for status in ("401 Unauthorized", "403 Forbidden")):
         return (
             f"the store refuses us ({code or 'forbidden'}): are AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
@@ -207,6 +229,11 @@ def store_fault(error: BaseException) -> str:
 def of_text(path: str) -> AnyPath:
     """A path from its `str()`, as tasks and logs carry it."""
     return lake_root(path) if "://" in path else Path(path)
+
+
+def spark_url(path: AnyPath) -> str:
+    """The name by which Spark opens it: a path alone is one of HDFS where `HADOOP_CONF_DIR` says so."""
+    return f"file://{path.absolute()}" if isinstance(path, Path) else str(path)
 
 
 def relative_to(path: AnyPath, folder: AnyPath) -> PurePosixPath:
@@ -228,7 +255,7 @@ def size_bytes(path: AnyPath) -> int:
     """Of a file."""
     if isinstance(path, Path):
         return path.stat().st_size
-    return int(obstore.head(_store(path.bucket), path.key)["size"])
+    return int(_store(path.bucket).head(path.key)["size"])
 
 
 def move(file: AnyPath, to: AnyPath) -> None:
@@ -243,10 +270,10 @@ def move(file: AnyPath, to: AnyPath) -> None:
         return
     try:
         if isinstance(file, Path):
-            obstore.put(_store(to.bucket), to.key, file)
+            _store(to.bucket).put(to.key, file)
+            file.unlink()
         else:
-            obstore.copy(_store(to.bucket), file.key, to.key)
-        file.unlink()
+            _store(to.bucket).rename(file.key, to.key)
     except BaseError as error:
         raise StoreError(f"file {to} cannot be written: {store_fault(error)}") from error
 
@@ -258,7 +285,7 @@ def create(path: AnyPath, data: bytes) -> bool:
     """
     if isinstance(path, StorePath):
         try:
-            obstore.put(_store(path.bucket), path.key, data, mode="create")
+            _store(path.bucket).put(path.key, data, mode="create")
         except AlreadyExistsError:
             return read_bytes(path) == data
         return True
@@ -285,32 +312,39 @@ def read_bytes(path: AnyPath) -> bytes:
     """All of a file. Raises: FileNotFoundError."""
     if isinstance(path, Path):
         return path.read_bytes()
-    return bytes(obstore.get(_store(path.bucket), path.key).bytes())
+    return bytes(_store(path.bucket).get(path.key).bytes())
 
 
-class Written(NamedTuple):
+class State(NamedTuple):
     """One state of a file in a store."""
 
     e_tag: str
     at: datetime
     """By the store's clock."""
+    data: bytes
 
 
-def written(path: StorePath) -> Written | None:
-    """Its state now; None where there is none."""
+def state(path: StorePath) -> State | None:
+    """The state now of a file that `put_if` writes; None where there is none."""
+    store = _store(path.bucket)
+    if isinstance(store, HdfsStore):
+        numbered = store.state(path.key)
+        return None if numbered is None else State(str(numbered[0]), *numbered[1:])
     try:
-        found = obstore.head(_store(path.bucket), path.key)
+        found = store.get(path.key)
     except FileNotFoundError:
         return None
-    return Written(str(found["e_tag"]), found["last_modified"])
+    return State(str(found.meta["e_tag"]), found.meta["last_modified"], bytes(found.bytes()))
 
 
 def put_if(path: StorePath, data: bytes, e_tag: str | None) -> str | None:
     """Write a file that is still in that state (None: not there); its new tag, or None where it was not."""
+    store = _store(path.bucket)
+    if isinstance(store, HdfsStore):
+        number = store.put_after(path.key, data, int(e_tag or 0))
+        return None if number is None else str(number)
     try:
-        told = obstore.put(
-            _store(path.bucket), path.key, data, mode="create" if e_tag is None else {"e_tag": e_tag}
-        )
+        told = store.put(path.key, data, mode="create" if e_tag is None else {"e_tag": e_tag})
     except (AlreadyExistsError, PreconditionError, FileNotFoundError):
         return None
     return str(told["e_tag"])
@@ -318,4 +352,13 @@ def put_if(path: StorePath, data: bytes, e_tag: str | None) -> str | None:
 
 def put(path: StorePath, data: bytes) -> None:
     """Write a file, whatever is there."""
-    obstore.put(_store(path.bucket), path.key, data)
+    _store(path.bucket).put(path.key, data)
+
+
+def written_at(path: StorePath) -> datetime | None:
+    """When a file was written, by the store's clock; None where there is none."""
+    try:
+        found: datetime = _store(path.bucket).head(path.key)["last_modified"]
+    except FileNotFoundError:
+        return None
+    return found

@@ -27,6 +27,7 @@ from ctl.pipeline.advising import advise_into
 from ctl.pipeline.metering import MeterSteps
 from ctl.pipeline.run import JobRun, job_run
 from pipeline.layout import PipelineLayout
+from pipeline.store import spark_url
 from runtime.clock import epoch_ms
 from tenants.pipeline_tables import DeltaTables
 from tenants.usecases.bills import BillReports
@@ -174,7 +175,7 @@ def _ranking(run: JobRun, demo: Demo) -> list[tuple[str, int]]:
     from pyspark.sql import functions as F  # noqa: N812
 
     views = run.spark.read.format("delta").load(
-        str(run.layout.root / "activity" / demo.instance["id"] / "views_minute")
+        spark_url(run.layout.root / "activity" / demo.instance["id"] / "views_minute")
     )
     top = views.groupBy("page").agg(F.sum("views").alias("views")).orderBy(F.desc("views"), "page")
     return [(row.page, row.views) for row in top.limit(_RANKED).collect()]
@@ -182,7 +183,7 @@ def _ranking(run: JobRun, demo: Demo) -> list[tuple[str, int]]:
 
 def _abusive_sources(run: JobRun, demo: Demo) -> set[str]:
     alerts = run.spark.read.format("delta").load(
-        str(run.layout.root / "activity" / demo.instance["id"] / "abuse_alerts")
+        spark_url(run.layout.root / "activity" / demo.instance["id"] / "abuse_alerts")
     )
     return {row.source for row in alerts.select("source").distinct().collect()}
 

@@ -25,7 +25,7 @@ from pipeline.ingest.lease import LEASE_S, IsOurs, table_lease
 from pipeline.ingest.offsets import KafkaSource, SourceOffsets
 from pipeline.layout import PipelineLayout
 from pipeline.progress import Progress
-from pipeline.store import AnyPath
+from pipeline.store import AnyPath, spark_url
 from pipeline.streams import brief
 
 WRITER: Final = "intake"
@@ -207,7 +207,7 @@ class Intake:
                 "not: remove that folder, too, to read the topics from their beginning"
             )
         path.mkdir(parents=True, exist_ok=True)
-        return str(path)
+        return spark_url(path)
 
     def _batch(self, records: DataFrame, number: int) -> None:
         try:

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from pipeline.layout import PipelineLayout
-from pipeline.store import AnyPath
+from pipeline.store import AnyPath, spark_url
 
 MINUTE: Final = timedelta(minutes=1)
 DAY: Final = timedelta(days=1)
@@ -106,7 +106,7 @@ class ActivityTables:
         """The table now; None before its first write."""
         if not self.exists(name):
             return None
-        return self._spark.read.format("delta").load(str(self.path(name)))
+        return self._spark.read.format("delta").load(spark_url(self.path(name)))
 
     def folded(self, name: str, writer: str) -> int:
         """The last batch that `writer` put into a table; -1 before the first."""
@@ -133,19 +133,19 @@ class ActivityTables:
     def append(self, name: str, rows: DataFrame, writer: str, batch: int, *partition_by: str) -> None:
         """Add the rows of a batch."""
         output = rows.write.format("delta").options(**_TABLE).mode("append").partitionBy(*partition_by)
-        output.option("txnAppId", writer).option("txnVersion", str(batch)).save(str(self.path(name)))
+        output.option("txnAppId", writer).option("txnVersion", str(batch)).save(spark_url(self.path(name)))
 
     def replace(self, name: str, rows: DataFrame, batch: int, where: str | None = None) -> None:
         """Put rows in place of those for which `where` holds, or of all; it must hold for the new ones."""
         output = rows.write.format("delta").options(**_TABLE).mode("overwrite")
         if where is not None and self.exists(name):
             output = output.option("replaceWhere", where)
-        output.option("txnAppId", name).option("txnVersion", str(batch)).save(str(self.path(name)))
+        output.option("txnAppId", name).option("txnVersion", str(batch)).save(spark_url(self.path(name)))
 
     def tidy(self, name: str) -> None:
         """Make few files of small ones, and delete what nobody has read for an hour."""
         if self.exists(name):
-            self._spark.sql(f"OPTIMIZE delta.`{self.path(name)}`").collect()
+            self._spark.sql(f"OPTIMIZE delta.`{spark_url(self.path(name))}`").collect()
             DeltaTable(str(self.path(name))).vacuum(dry_run=False)
 
 

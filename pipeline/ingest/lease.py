@@ -22,13 +22,15 @@ import msgspec
 from obstore.exceptions import BaseError
 
 from pipeline.errors import PipelineError
-from pipeline.store import AnyPath, StoreError, StorePath, put, put_if, read_bytes, store_fault, written
+from pipeline.store import AnyPath, State, StoreError, StorePath, put, put_if, state, store_fault, written_at
 
 _RETRY_S: Final = 0.1
 _STORE_RETRY_S: Final = 1.0
 RENEWED_EVERY_S: Final = 5.0
 LEASE_S: Final = 30.0
 """A process that is silent for longer has lost its table."""
+_GIVEN_BACK: Final = b""
+"""A file stays, so that a store without conditions for what it replaces can count its states."""
 IsOurs = Callable[[], bool]
 """Whether a lease is held still: one in a store is lost by who does not reach the store, or sleeps."""
 
@@ -114,7 +116,8 @@ class _StoreLease:
         try:
             while not self._write(self._free_state()):
                 if time.monotonic() >= deadline:
-                    raise _leased(self._path.parent, self._said().holder)
+                    found = state(self._path)
+                    raise _leased(self._path.parent, _told(found).holder if found else "")
                 time.sleep(_STORE_RETRY_S)
         except BaseError as error:
             raise StoreError(f"table {self._path.parent}: {store_fault(error)}") from error
@@ -129,21 +132,23 @@ class _StoreLease:
         self._ended.set()
         self._thread.join()
         try:
-            if self.is_ours() and self._said().token == self._token:
-                self._path.unlink()
+            if self.is_ours():
+                put_if(self._path, _GIVEN_BACK, self._e_tag)
         except (BaseError, OSError):
             return  # it runs out by itself
 
     def _free_state(self) -> str | None:
-        """The tag of a file whose holder is silent; None where there is no file."""
-        found = written(self._path)
+        """The tag of a file that nobody holds, or whose holder is silent; None where there is no file."""
+        found = state(self._path)
         if found is None:
             return None
+        if found.data == _GIVEN_BACK:
+            return found.e_tag
         clock = self._path.parent / f".clock-{self._token}"
         put(clock, b"")
-        now = written(clock)
+        now = written_at(clock)
         clock.unlink()
-        is_over = now is not None and (now.at - found.at).total_seconds() > LEASE_S
+        is_over = now is not None and (now - found.at).total_seconds() > LEASE_S
         return found.e_tag if is_over else ""
 
     def _write(self, e_tag: str | None) -> bool:
@@ -153,9 +158,8 @@ class _StoreLease:
         self._renewed += 1
         data = msgspec.json.encode(_Holding(self._holder, self._token, self._renewed))
         told = put_if(self._path, data, e_tag)
-        if told is None and self._said().token == self._token:  # the store took it, and its answer was lost
-            found = written(self._path)
-            told = None if found is None else found.e_tag
+        if told is None and (found := state(self._path)) is not None and _told(found).token == self._token:
+            told = put_if(self._path, data, found.e_tag)  # the store took the last one; its answer was lost
         if told is None:
             return False
         self._e_tag, self._held_until_s = told, asked_s + LEASE_S
@@ -170,8 +174,9 @@ class _StoreLease:
             except (BaseError, OSError):
                 continue  # until it runs out
 
-    def _said(self) -> _Holding:
-        try:
-            return msgspec.json.decode(read_bytes(self._path), type=_Holding)
-        except (FileNotFoundError, msgspec.DecodeError):
-            return _Holding("", "", 0)
+
+def _told(found: State) -> _Holding:
+    try:
+        return msgspec.json.decode(found.data, type=_Holding)
+    except msgspec.DecodeError:
+        return _Holding("", "", 0)

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from pipeline.errors import PipelineError
 from pipeline.spark_at import tasks_at_once
-from pipeline.store import AnyPath, StorePath, move, open_parquet, relative_to, size_bytes
+from pipeline.store import AnyPath, StorePath, move, open_parquet, relative_to, size_bytes, spark_url
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -143,7 +143,7 @@ def stage(
         writer = writer.option(f"parquet.column.statistics.enabled#{name}", "false")
     if partition_by:
         writer = writer.partitionBy(*partition_by)
-    writer.parquet(str(batch))
+    writer.parquet(spark_url(batch))
     times = {name for name in partition_by if isinstance(frame.schema[name].dataType, TimestampType)}
     files = [staged_file(path, batch, times) for path in _files_below(batch)]
     must_be_whole(files, int(written.get["rows"]), batch)

@@ -38,7 +38,7 @@ from pipeline.ingest.lease import table_lease
 from pipeline.lake.decode.source import file_path, log_files
 from pipeline.lake.planning.readable_names import Readable
 from pipeline.lake.rewrite import columns
-from pipeline.store import AnyPath, StorePath, of_text, open_parquet, store_fault, written
+from pipeline.store import AnyPath, StorePath, of_text, open_parquet, store_fault, written_at
 
 JOB: Final = "iceberg"
 CATALOG_NAME: Final = "portico"
@@ -85,7 +85,7 @@ class IcebergLake:
 
     def __init__(self, root: AnyPath, catalog_url: str, environment: Mapping[str, str]) -> None:
         """`root`: the lake's; `catalog_url`: SQLAlchemy's."""
-        if isinstance(root, StorePath) and root.azure_host is not None:
+        if isinstance(root, StorePath) and not root.bucket.startswith("s3a:"):
             raise PipelineError("Iceberg's readers are served by lakes at file: and s3a:")
         self._root = root
         with _faults(f"catalog {CATALOG_NAME}"):
@@ -327,7 +327,7 @@ def _forget_old(table: Table, now: datetime) -> None:
 
 def _written_at(file: AnyPath) -> datetime | None:
     if isinstance(file, StorePath):
-        return None if (found := written(file)) is None else found.at
+        return written_at(file)
     return datetime.fromtimestamp(file.stat().st_mtime, UTC)
 
 

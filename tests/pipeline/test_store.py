@@ -4,19 +4,37 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 
-from pipeline.store import StorePath, of_text
+from pipeline.ingest import lease
+from pipeline.ingest.lease import LeasedError, table_lease
+from pipeline.store import (
+    StoreError,
+    StorePath,
+    create,
+    lake_root,
+    move,
+    must_answer,
+    of_text,
+    put_if,
+    read_bytes,
+    size_bytes,
+    state,
+)
 from tests.integration.stack import ROOT, Stack
 from tests.pipeline.azure_server import AzureServer, azure_server
+from tests.pipeline.hdfs_server import HdfsServer, hdfs_server
 from tests.pipeline.s3_server import S3Server, s3_server
 from tests.pipeline.topics import Record, Topics
 
 PARTITIONS = 2
+Server = S3Server | AzureServer | HdfsServer
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +49,13 @@ def azure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AzureServer]:
         yield running
 
 
-def use(server: S3Server | AzureServer, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module")
+def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsServer]:
+    with hdfs_server(tmp_path_factory.mktemp("hdfs")) as running:
+        yield running
+
+
+def use(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """This process reads the store as the commands do."""
     for name, value in server.environment.items():
         monkeypatch.setenv(name, value)
@@ -40,7 +64,7 @@ def use(server: S3Server | AzureServer, monkeypatch: pytest.MonkeyPatch) -> None
 class Commands:
     """`portico pipeline ...` of one stack, whose lake is in the store."""
 
-    def __init__(self, stack: Stack, server: S3Server | AzureServer) -> None:
+    def __init__(self, stack: Stack, server: Server) -> None:
         self._stack = stack
         self.lake = f"{server.root}/of/tests"
 
@@ -90,12 +114,12 @@ def placed(produced: Sequence[Record]) -> list[tuple[int, int, bytes | None, byt
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("store", ["s3", "azure"])
+@pytest.mark.parametrize("store", ["s3", "azure", "hdfs"])
 def test_a_topic_is_loaded_kept_and_looked_at(
     stack: Stack, store: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Load, load again, compact, decode, forget, move a file away, audit and backfill."""
-    server: S3Server | AzureServer = request.getfixturevalue(store)
+    server: Server = request.getfixturevalue(store)
     use(server, monkeypatch)
     commands = Commands(stack, server)
     instance = stack.create_instance(f"stored-{store}")
@@ -163,3 +187,66 @@ def test_what_is_no_lake_is_one_sentence(stack: Stack, s3: S3Server, monkeypatch
     assert "a lake's URL names a bucket and a folder" in commands.refusal(
         "load", instance["id"], lake="s3a://key:secret@lakes/x"
     )
+
+
+def test_files_of_hdfs(hdfs: HdfsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the door of all stores: nobody sees half a file, and of all who create one of a name one does."""
+    use(hdfs, monkeypatch)
+    folder = lake_root(f"{hdfs.root}/of/files/")
+    assert isinstance(folder, StorePath)
+    must_answer(folder)
+    for url, said in (("hdfs://127.0.0.1:9/x", "refused"), ("hdfs://nobody.invalid/x", "hdfs://HOST:PORT")):
+        with pytest.raises(StoreError, match=said):
+            must_answer(lake_root(url))
+    assert not folder.is_dir() and not (folder / "a").exists() and [*folder.iterdir()] == []
+    with ThreadPoolExecutor(8) as pool:
+        took = list(pool.map(create, [folder / "log" / "1.json"] * 8, [b"%d" % n for n in range(8)]))
+    assert sum(took) == 1 and read_bytes(folder / "log" / "1.json") == b"%d" % took.index(True)
+    assert [each.name for each in (folder / "log").iterdir()] == ["1.json"], "no draft is left"
+    (tmp_path / "one").write_bytes(b"x" * 5_000_000)
+    move(tmp_path / "one", folder / "staged" / "one.parquet")
+    move(folder / "staged" / "one.parquet", folder / "table" / "one.parquet")
+    assert not (tmp_path / "one").exists() and not (folder / "staged").is_dir()
+    assert [*folder.rglob("*.parquet")] == [folder / "table" / "one.parquet"]
+    assert size_bytes(folder / "table" / "one.parquet") == 5_000_000
+    with pytest.raises(FileNotFoundError):
+        read_bytes(folder / "table" / "two.parquet")
+    (folder / "table").remove()
+    assert not (folder / "table").is_dir()
+
+
+def test_a_lease_in_hdfs_is_held_lost_and_taken(hdfs: HdfsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """HDFS replaces nothing on a condition: its states are counted."""
+    use(hdfs, monkeypatch)
+    monkeypatch.setattr(lease, "LEASE_S", 2.0)
+    monkeypatch.setattr(lease, "RENEWED_EVERY_S", 0.3)
+    table = StorePath(hdfs.root, "leased")
+    with table_lease(table, "the first") as is_ours:
+        with pytest.raises(LeasedError, match="the first"), table_lease(table, "another", wait_s=4.5):
+            pass
+        assert is_ours()
+    with table_lease(table, "the next"):
+        pass
+    monkeypatch.setattr(lease, "RENEWED_EVERY_S", 60.0)  # as one that is stopped
+    with table_lease(table, "the silent one") as is_ours, table_lease(table, "another", wait_s=30) as theirs:
+        assert theirs() and not is_ours()
+    assert len([*(table / ".lease").iterdir()]) == 1
+
+
+def test_states_in_hdfs_follow_one_another(hdfs: HdfsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all who write the state after one that they saw, one does; who saw an older one never does."""
+    use(hdfs, monkeypatch)
+    counter = StorePath(hdfs.root, "counted/state")
+
+    def add(times: int) -> None:
+        while times:
+            found = state(counter)
+            value = int(found.data) if found is not None else 0
+            times -= put_if(counter, b"%d" % (value + 1), found and found.e_tag) is not None
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(add, [10] * 4))
+    last = state(counter)
+    assert last is not None and last.data == b"40"
+    assert put_if(counter, b"old", None) is None and put_if(counter, b"old", "7") is None
+    assert state(counter) == last

@@ -56,7 +56,7 @@ from pipeline.layout import PipelineLayout
 from pipeline.progress import Progress
 from pipeline.schema.decoded import DEAD_PARTITION, DECODED_PARTITION
 from pipeline.spark_at import tasks_at_once
-from pipeline.store import AnyPath, of_text, open_parquet
+from pipeline.store import AnyPath, of_text, open_parquet, spark_url
 from runtime.protobuf_schemas import BadSchema
 
 _TASKS_PER_CORE: Final = 2
@@ -173,7 +173,7 @@ def redrive(
         outcome = run_tasks(spark, parts, of_letters(error_classes), schema, by, tables, area)
         others: list[StagedFile] = []
         if error_classes:  # those that are not tried stay as they are
-            letters = spark.read.format("delta").load(str(path))
+            letters = spark.read.format("delta").load(spark_url(path))
             untried = letters.where(~F.col("error_class").isin(*error_classes))
             others = stage(untried, area, (DEAD_PARTITION,))
         batch = tables.next_batch

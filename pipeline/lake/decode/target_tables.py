@@ -20,7 +20,7 @@ from pipeline.lake.decode.steps import APPLIED, DROPPED, REDRIVEN, SOURCE_ROWS, 
 from pipeline.lake.lake_tables import LakeTable
 from pipeline.layout import PipelineLayout
 from pipeline.schema.decoded import DEAD_LETTERS, DEAD_PARTITION, DECODED_PARTITION, KAFKA_COLUMNS
-from pipeline.store import AnyPath
+from pipeline.store import AnyPath, spark_url
 
 DECODED_KIND: Final = "decoded"
 DEAD_KIND: Final = "dead_letters"
@@ -154,12 +154,12 @@ class DecodeTables:
         needed = repair_of(self._last_batch(), self.positions(), self._applied())
         if needed is Repair.NONE:
             return
-        kept = spark.read.format("delta").load(str(self.dead.path))
+        kept = spark.read.format("delta").load(spark_url(self.dead.path))
         if needed is Repair.FORGET_LETTERS:
             kept = kept.where(kept["decode_batch"] <= self._last_batch())
         else:
             moved = f"_decode_batch = {self.positions()[REDRIVEN] - 1}"
-            decoded = spark.read.format("delta").load(str(self.decoded_path)).where(moved)
+            decoded = spark.read.format("delta").load(spark_url(self.decoded_path)).where(moved)
             keys = decoded.selectExpr("_partition AS partition", "_offset AS offset")
             kept = kept.join(keys, ["partition", "offset"], "left_anti")
         files = stage(kept, area, (DEAD_PARTITION,))

@@ -56,7 +56,7 @@ def _names(texts: Mapping[str, str]) -> dict[str, str]:
 def spark_views(tables: Sequence[Readable]) -> list[str]:
     """Statements for a session of our own: what is a view is not written to by mistake."""
     return _schemas(tables, "`") + [
-        f"CREATE VIEW `{each.schema}`.`{each.name}` AS SELECT * FROM delta.`{each.place.url}`"
+        f"CREATE VIEW `{each.schema}`.`{each.name}` AS SELECT * FROM delta.`{_for_spark(each.place.url)}`"
         for each in tables
     ]
 
@@ -65,7 +65,7 @@ def spark_tables(tables: Sequence[Readable]) -> list[str]:
     """Statements for a catalog that stays: Hive's, Unity, Glue."""
     return _schemas(tables, "`") + [
         f"CREATE TABLE IF NOT EXISTS `{each.schema}`.`{each.name}` USING delta LOCATION "
-        f"{_quoted(each.place.url)}"
+        f"{_quoted(_for_spark(each.place.url))}"
         for each in tables
     ]
 
@@ -82,6 +82,11 @@ def duckdb_views(tables: Sequence[Readable]) -> list[str]:
 def _schemas(tables: Sequence[Readable], quote: str) -> list[str]:
     names = dict.fromkeys(each.schema for each in tables)
     return [f"CREATE SCHEMA IF NOT EXISTS {quote}{each}{quote}" for each in names]
+
+
+def _for_spark(url: str) -> str:
+    """A path alone would be one of HDFS where Spark's settings say so."""
+    return url if "://" in url else f"file://{url}"
 
 
 def _quoted(text: str) -> str:

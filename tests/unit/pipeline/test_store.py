@@ -60,13 +60,14 @@ def test_where_a_lake_may_be(tmp_path: Path) -> None:
     assert lake_root(f"{account}/x/") == StorePath(account, "x")
     assert StorePath(account, "x").azure_host == "acme.dfs.core.windows.net"
     assert StorePath("s3a://b", "x").azure_host is None
+    assert lake_root("hdfs://n:8020/x/") == StorePath("hdfs://n:8020", "x")
     s3 = ("s3a:///x", "s3a://key:secret@b/x", "s3a://b/x?k=v")
     azure = (
         f"{account}/x?sig=1",
         "abfss://acme.dfs.core.windows.net/x",
         "abfss://a:b@acme.dfs.core.windows.net",
     )
-    for text in (*s3, *azure, "hdfs://n/x", "file://elsewhere/x"):
+    for text in (*s3, *azure, "hdfs:///x", "hdfs://me@n/x", "file://elsewhere/x"):
         with pytest.raises(PipelineError, match="lake"):
             lake_root(text)
 
