@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
-from urllib.parse import urlsplit
 
 from hdfs_native import Client, FileStatus, WriteOptions
 from obstore.exceptions import AlreadyExistsError, GenericError
@@ -42,7 +41,7 @@ class HdfsStore:
             self._client = Client(url, settings)
 
     def head(self, key: str) -> dict[str, Any]:
-        """Size, time and tag of a file."""
+        """Size and time of a file."""
         with _faults():
             found = self._client.get_file_info(f"/{key}")
         if found.isdir:
@@ -155,13 +154,7 @@ def _at(file: FileStatus) -> datetime:
 
 
 def _told(file: FileStatus) -> dict[str, Any]:
-    tag = f"{file.modification_time}-{file.length}"
-    return {
-        "path": urlsplit(file.path).path.strip("/"),
-        "size": file.length,
-        "last_modified": _at(file),
-        "e_tag": tag,
-    }
+    return {"path": file.path.strip("/"), "size": file.length, "last_modified": _at(file)}
 
 
 @contextmanager

@@ -12,8 +12,6 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 
-from pipeline.ingest import lease
-from pipeline.ingest.lease import LeasedError, table_lease
 from pipeline.store import (
     StoreError,
     StorePath,
@@ -30,6 +28,7 @@ from pipeline.store import (
 from tests.integration.stack import ROOT, Stack
 from tests.pipeline.azure_server import AzureServer, azure_server
 from tests.pipeline.hdfs_server import HdfsServer, hdfs_server
+from tests.pipeline.leases import must_be_held_lost_and_taken
 from tests.pipeline.s3_server import S3Server, s3_server
 from tests.pipeline.topics import Record, Topics
 
@@ -218,18 +217,8 @@ def test_files_of_hdfs(hdfs: HdfsServer, tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_lease_in_hdfs_is_held_lost_and_taken(hdfs: HdfsServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """HDFS replaces nothing on a condition: its states are counted."""
     use(hdfs, monkeypatch)
-    monkeypatch.setattr(lease, "LEASE_S", 2.0)
-    monkeypatch.setattr(lease, "RENEWED_EVERY_S", 0.3)
     table = StorePath(hdfs.root, "leased")
-    with table_lease(table, "the first") as is_ours:
-        with pytest.raises(LeasedError, match="the first"), table_lease(table, "another", wait_s=4.5):
-            pass
-        assert is_ours()
-    with table_lease(table, "the next"):
-        pass
-    monkeypatch.setattr(lease, "RENEWED_EVERY_S", 60.0)  # as one that is stopped
-    with table_lease(table, "the silent one") as is_ours, table_lease(table, "another", wait_s=30) as theirs:
-        assert theirs() and not is_ours()
+    must_be_held_lost_and_taken(table, monkeypatch)
     assert len([*(table / ".lease").iterdir()]) == 1
 
 

@@ -11,9 +11,7 @@ import pytest
 from deltalake import DeltaTable
 
 from pipeline.errors import PipelineError
-from pipeline.ingest import lease
 from pipeline.ingest.commits import BatchDocument, IngestTable, TableSpec
-from pipeline.ingest.lease import LeasedError, table_lease
 from pipeline.ingest.ranges import PartitionRange
 from pipeline.ingest.staging import staged_file
 from pipeline.lake.forgotten import forgotten_offsets
@@ -22,6 +20,7 @@ from pipeline.lake.lake_tables import lake_tables
 from pipeline.lake.rewrite import ConflictError, commit, data_files, removal
 from pipeline.layout import PipelineLayout
 from pipeline.store import StorePath, create, lake_root, must_answer, read_bytes
+from tests.pipeline.leases import must_be_held_lost_and_taken
 from tests.pipeline.s3_server import S3Server, s3_server, troubled_s3
 from tests.unit.pipeline.test_forget import ADA, Lake, kinds
 
@@ -94,21 +93,7 @@ def test_a_file_that_is_gone_is_not_replaced(bucket: StorePath, tmp_path: Path) 
 
 
 def test_a_lease_is_held_lost_and_taken(bucket: StorePath, monkeypatch: pytest.MonkeyPatch) -> None:
-    """S3 tells times in seconds."""
-    monkeypatch.setattr(lease, "LEASE_S", 2.0)
-    monkeypatch.setattr(lease, "RENEWED_EVERY_S", 0.3)
-    table = bucket / "leased"
-    with table_lease(table, "the first") as is_ours:
-        with pytest.raises(LeasedError, match="the first"), table_lease(table, "another", wait_s=4.5):
-            pass
-        assert is_ours()
-    with table_lease(table, "the next"):
-        pass
-    monkeypatch.setattr(lease, "RENEWED_EVERY_S", 60.0)  # as one that is stopped
-    with table_lease(table, "the silent one") as is_ours, table_lease(table, "another", wait_s=30) as theirs:
-        assert theirs() and not is_ours()
-    with table_lease(table, "the last", wait_s=30):
-        pass
+    must_be_held_lost_and_taken(bucket / "leased", monkeypatch)
 
 
 def test_a_key_goes_out_of_tables_in_a_store(bucket: StorePath, tmp_path: Path) -> None:
