@@ -46,7 +46,8 @@ class _Asked(NamedTuple):
 
 
 class Reading:
-    """Of one view. `is_masked`: whether the viewer may not see what the topic's owner has hidden."""
+    """Of one view. `asks`: what it may ask the registry for. `is_masked`: whether the viewer may not see what
+    the topic's owner has hidden."""
 
     def __init__(
         self,
@@ -56,13 +57,14 @@ class Reading:
         decoding: Decoding,
         registry: Registry | None,
         *,
+        asks: Asks,
         is_masked: bool,
     ) -> None:
         self._decoder, self._schemas = decoder, schemas
         self._instance, self._decoding, self._registry = instance, decoding, registry
         self._is_masked = is_masked and decoding.masks
         self._fields = decoding.masked_fields if self._is_masked else ()
-        self._asks = Asks()
+        self._asks = asks
         self._kinds: dict[str, SchemaKind] = {}
 
     @property

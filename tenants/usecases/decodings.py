@@ -8,7 +8,7 @@ from runtime.clock import epoch_ms
 from tenants.credentials import sealed, unsealed
 from tenants.decoding.decoder import Decoder
 from tenants.decoding.reading import Reading
-from tenants.decoding.registry import Registry, Schemas
+from tenants.decoding.registry import Asks, Registry, Schemas
 from tenants.rules.decoding import PLAIN, TOPICS_MAX, Decoding, faults_of
 from tenants.rules.errors import Conflict, Invalid
 from tenants.rules.lifecycle import Fault, unfit
@@ -115,6 +115,7 @@ class Decodings:
             instance,
             decoding,
             None if row is None else self._opened(instance, row),
+            asks=Asks(),
             is_masked=not caller.may(Permission.READ_MASKED),
         )
 

@@ -10,7 +10,6 @@ import struct
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from ipaddress import ip_network
 from typing import Any, Final
 
@@ -20,19 +19,18 @@ import pytest_asyncio
 from contracts.registered_schemas import SchemaText
 from runtime.schema_registry import REFERENCES_MAX
 from tenants.decoding import decoder as decoders
-from tenants.decoding import reading as readings
 from tenants.decoding import registry as registries
 from tenants.decoding.decoder import Decoder
 from tenants.decoding.reading import Reading
-from tenants.decoding.registry import Asks, Registry, Schemas
+from tenants.decoding.registry import ASKING_MS_MAX, Asks, Registry, Schemas
 from tenants.rules.decoding import PLAIN, Read
 from tenants.rules.lifecycle import State
 from tenants.rules.model import Instance
 from tenants.tenant_http import TenantHttp
 from wire.record_views import RecordView
 
-ASKING_MS: Final = 700
-"""Instead of some seconds, which would be a test's."""
+BRIEFLY_MS: Final = 700
+"""Asked of who is late, instead of some seconds, which would be a test's."""
 LATE: Final = "the schema registry takes longer than 3 s"
 SPENT: Final = "it takes more time or memory than there is for one"
 DEEP: Final = 10_000
@@ -326,16 +324,19 @@ def schemas() -> Schemas:
     return Schemas(TenantHttp([ip_network("127.0.0.0/8")]))
 
 
-@pytest.fixture(autouse=True)
-def _asks_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readings, "Asks", partial(Asks, left_ms=ASKING_MS))
-
-
-async def view(decoder: Decoder, schemas: Schemas, whose: str, port: int, *records: RecordView) -> list[Read]:
+async def view(
+    decoder: Decoder,
+    schemas: Schemas,
+    whose: str,
+    port: int,
+    *records: RecordView,
+    asking_ms: float = ASKING_MS_MAX,
+) -> list[Read]:
     """As a tenant's owner sees its records, whose registry is at a port."""
     registry = Registry(f"{whose}-1", whose, f"http://127.0.0.1:{port}")
     mine = instance(f"{whose}-1", whose)
-    return await Reading(decoder, schemas, mine, PLAIN, registry, is_masked=False).read(records)
+    reading = Reading(decoder, schemas, mine, PLAIN, registry, asks=Asks(left_ms=asking_ms), is_masked=False)
+    return await reading.read(records)
 
 
 @pytest.mark.parametrize("lie", LIES.values(), ids=LIES.keys())
@@ -344,16 +345,18 @@ async def test_who_lies_is_told_so_and_nobody_else_notices(
 ) -> None:
     honest = Lie(says=schema(GOOD["schema"]), told=None)
     sent = record(lie.data)
+    asking_ms = BRIEFLY_MS if lie.told == LATE else ASKING_MS_MAX
     async with (
         asyncio.timeout(60),
         HostileRegistry(lie).running() as hostile,
         HostileRegistry(honest).running() as other,
     ):
         [seen], [others] = await asyncio.gather(
-            view(decoder, schemas, "offender", hostile.port, sent),
+            view(decoder, schemas, "offender", hostile.port, sent, asking_ms=asking_ms),
             view(decoder, schemas, "neighbour", other.port, record(b"\x02")),
         )
-        [again] = await view(decoder, schemas, "offender", hostile.port, sent)
+        [again] = await view(decoder, schemas, "offender", hostile.port, sent, asking_ms=asking_ms)
+    assert others.value.problem == ""
     assert others.record.value is not None and json.loads(bytes(others.record.value)) == {"a": 1}
     assert len(hostile.asked) <= lie.asked_max, "what was told, or not had, is not asked for at once again"
     assert all(path.startswith(("/schemas/ids/1", "/subjects/")) for path in hostile.asked)
@@ -374,7 +377,7 @@ async def test_a_registry_that_is_slow_takes_no_more_than_its_share_of_a_view(
     sent = [record(b"\x02", number) for number in (1, 2, 3)]
     async with asyncio.timeout(60), HostileRegistry(slow).running() as hostile:
         for views in (1, 2):
-            seen = await view(decoder, schemas, "offender", hostile.port, *sent)
+            seen = await view(decoder, schemas, "offender", hostile.port, *sent, asking_ms=BRIEFLY_MS)
             assert [one.value.problem for one in seen] == [LATE] * 3
             assert hostile.asked == [f"/schemas/ids/{number}" for number in range(1, views + 1)]
 
