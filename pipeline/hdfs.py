@@ -17,6 +17,23 @@ from obstore.exceptions import AlreadyExistsError, GenericError
 SCHEME: Final = "hdfs"
 _PIECE_BYTES: Final = 4 * 1024 * 1024
 _LISTED: Final = 1_000
+_FAULTS: Final = {
+    "No NameNode hosts found": (
+        "hdfs://HOST:PORT names a NameNode, hdfs://NAME a nameservice that HADOOP_CONF_DIR has to know"
+    ),
+    "SafeModeException": (
+        "HDFS is in safe mode and takes no changes: a NameNode is so for some time after its start, or until "
+        "somebody ends it (hdfs dfsadmin -safemode get)"
+    ),
+    "AccessControlException": (
+        "HDFS refuses us: may the user that HADOOP_USER_NAME or a Kerberos ticket names read and write there?"
+    ),
+}
+
+
+def fault(text: str) -> str | None:
+    """What an error of this client or of delta-rs' says, for people; None: nothing that is known."""
+    return next((told for said, told in _FAULTS.items() if said in text), None)
 
 
 class Got(NamedTuple):
@@ -89,7 +106,9 @@ class HdfsStore:
             try:
                 self._client.rename(draft, path, mode == "overwrite")
             except FileNotFoundError as error:  # it was renamed, and the answer was lost
-                raise AlreadyExistsError(path) from error
+                if mode == "create":
+                    raise AlreadyExistsError(path) from error
+                self._client.get_file_info(path)
             except FileExistsError:
                 self._client.delete(draft)
                 raise

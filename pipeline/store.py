@@ -215,8 +215,8 @@ def store_fault(error: BaseException) -> str:
             "nobody says who we are: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, of Azure's "
             "AZURE_STORAGE_ACCOUNT_KEY, or a role"
         )
-    if "No NameNode hosts found" in text:
-        return "hdfs://HOST:PORT names a NameNode, hdfs://NAME a nameservice that HADOOP_CONF_DIR has to know"
+    if (fault := hdfs.fault(text)) is not None:
+        return fault
     if code in _REFUSALS or any(status in text for status in ("401 Unauthorized", "403 Forbidden")):
         return (
             f"the store refuses us ({code or 'forbidden'}): are AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +40,9 @@ from tests.pipeline.activity_results import (
     rows_of,
     views_of,
 )
+from tests.pipeline.hdfs_server import HdfsServer, hdfs_server
 from tests.pipeline.killed import KilledJob
-from tests.pipeline.s3_server import s3_server
+from tests.pipeline.s3_server import S3Server, s3_server
 from tests.pipeline.standalone import standalone_cluster
 
 HOUR_MS = 3_600_000
@@ -203,16 +205,24 @@ def test_results_need_a_disk_that_all_machines_see(spark: SparkSession, elsewher
 
 @pytest.mark.long
 @pytest.mark.timeout(1500)
+@pytest.mark.parametrize("kind", ["s3", "hdfs"])
 def test_a_cluster_and_a_store_have_the_same_results_after_a_kill(
-    spark: SparkSession, layout: PipelineLayout, stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession,
+    layout: PipelineLayout,
+    stack: Stack,
+    kind: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    source = source_of(stack, "activity-stored")
+    source = source_of(stack, f"activity-{kind}")
     send(source, 6000, 31, T0 - 10_000 * HOUR_MS, 6)
     run_activity(spark, source, layout)
-    with s3_server() as server, standalone_cluster(tmp_path / "cluster") as cluster:
+    store: AbstractContextManager[S3Server | HdfsServer]
+    store = s3_server() if kind == "s3" else hdfs_server(tmp_path / "hdfs")
+    with store as server, standalone_cluster(tmp_path / "cluster") as cluster:
         for name, value in server.environment.items():
             monkeypatch.setenv(name, value)
-        root = StorePath(f"s3a://{server.bucket}", "lake")
+        root = StorePath(server.root, "lake")
         stored = PipelineLayout(tmp_path / "elsewhere", root)
         words = ("activity", "run", source.instance_id, "--available-now", "--lake", str(root))
         run = KilledJob(stack.data_dir, "", *words, *cluster.options)

@@ -1,4 +1,4 @@
-"""Drivers and executors of a cluster are killed while they load into an object store: every record once.
+"""Drivers, executors and stores are killed while a cluster loads into a store: every record once.
 
 Compared with what a plain consumer of committed records reads, without any code of ours.
 """
@@ -8,9 +8,9 @@ import random
 import re
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pytest
@@ -21,8 +21,9 @@ from pipeline.ingest.lease import LEASE_S
 from pipeline.ingest.offsets import KafkaSource, SourceOffsets
 from pipeline.store import StorePath
 from tests.integration.stack import Stack, running_stack
+from tests.pipeline.hdfs_name_nodes import hdfs_name_nodes
 from tests.pipeline.killed import RUN_TIMEOUT_S, KilledJob, seeded
-from tests.pipeline.s3_server import S3Server, s3_server
+from tests.pipeline.s3_server import s3_server
 from tests.pipeline.standalone import Standalone, standalone_cluster
 from tests.pipeline.topics import Record, Topics
 
@@ -31,21 +32,30 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 """Of one topic each."""
 PARTITIONS: Final = 4
-ROUNDS: Final = 10
 AT_ONCE: Final = 20_000
 """Records of one producer, or of one transaction that is committed."""
 ABORTED: Final = 3_000
 RECORDS_PER_BATCH: Final = 80_000
 COMMITS_PER_KILL_MAX: Final = len(CODECS)
-KILLS: Final = ("executor",) * 14 + ("driver",) * 3 + ("its Java",) * 3
 COLUMNS: Final = ("topic_id", "partition", "offset", "key", "value")
+
+
+class Killed(NamedTuple):
+    """How much is loaded, and what is killed meanwhile."""
+
+    rounds: int
+    """In each 40,000 records of each topic are committed."""
+    kills: tuple[str, ...]
+
+
+IN_S3: Final = Killed(10, ("executor",) * 14 + ("driver",) * 3 + ("its Java",) * 3)
+IN_HDFS: Final = Killed(4, ("executor",) * 3 + ("driver", "its Java") + ("NameNode",) * 5)
 
 
 class StoredLoad(KilledJob):
     """`portico pipeline load` of one instance, with its lake in a store."""
 
-    def __init__(self, stack: Stack, server: S3Server, instance: dict[str, Any], *options: str) -> None:
-        lake = StorePath(f"s3a://{server.bucket}", "lake")
+    def __init__(self, stack: Stack, lake: StorePath, instance: dict[str, Any], *options: str) -> None:
         self._folder = lake / "lake" / str(instance["id"])
         batches = ("--max-records-per-batch", str(RECORDS_PER_BATCH), "--lake", str(lake))
         super().__init__(stack.data_dir, "", "load", instance["id"], *batches, *options)
@@ -65,37 +75,58 @@ def own_stack(tmp_path: Path) -> Iterator[Stack]:
         yield running
 
 
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
-    with s3_server() as running:
-        for name, value in running.environment.items():
-            monkeypatch.setenv(name, value)
-        yield running
-
-
 def test_two_million_records_and_twenty_kills_on_a_cluster(
-    own_stack: Stack, server: S3Server, tmp_path: Path
+    own_stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    instance = own_stack.create_instance("cluster-kills")
+    with s3_server() as server:
+        use(server.environment, monkeypatch)
+        must_survive(IN_S3, own_stack, StorePath(f"s3a://{server.bucket}", "lake"), tmp_path, {})
+
+
+def test_a_cluster_loads_into_hdfs_whose_name_nodes_take_turns(
+    own_stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with hdfs_name_nodes(tmp_path / "hdfs") as name_nodes:
+        use(name_nodes.server.environment, monkeypatch)
+        lake = StorePath(name_nodes.server.root, "lake")
+        must_survive(IN_HDFS, own_stack, lake, tmp_path, {"NameNode": name_nodes.kill_active})
+
+
+def use(environment: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here, and in all that is started from now on."""
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+
+
+def must_survive(
+    killed: Killed, stack: Stack, lake: StorePath, folder: Path, of_store: Mapping[str, Callable[[], None]]
+) -> None:
+    """`of_store`: how what belongs to the lake's store is killed."""
+    instance = stack.create_instance("cluster-kills")
     bootstrap = str(instance["bootstrap_servers"])
     generator = seeded()
-    fill(Topics(bootstrap), generator)
-    with standalone_cluster(tmp_path / "cluster") as cluster:
-        load = StoredLoad(own_stack, server, instance, *cluster.options)
+    fill(Topics(bootstrap), killed.rounds, generator)
+    with standalone_cluster(folder / "cluster") as cluster:
+        load = StoredLoad(stack, lake, instance, *cluster.options)
         load.start()
-        for kind in generator.sample(KILLS, len(KILLS)):
+        for kind in generator.sample(killed.kills, len(killed.kills)):
             a_moment(load, generator)
-            kill(kind, load, cluster, generator)
+            load.must_run()
+            print(f"{time.strftime('%X')} {load.commits()} commits: {kind}", flush=True)
+            if kind in of_store:
+                of_store[kind]()
+            else:
+                kill(kind, load, cluster, generator)
         assert [one["error"] for one in load.finish()] == [""] * len(CODECS)
-    must_hold_what_a_consumer_reads(load, bootstrap)
+    must_hold_what_a_consumer_reads(load, 2 * killed.rounds * AT_ONCE, bootstrap)
 
 
-def fill(topics: Topics, generator: random.Random) -> None:
+def fill(topics: Topics, rounds: int, generator: random.Random) -> None:
     """Without transactions, in some that are committed, in some that are not."""
     topics.create(*CODECS, partitions=PARTITIONS)
     for codec in CODECS:
         settings = {"compression.type": codec, "enable.idempotence": True}
-        for _ in range(ROUNDS):
+        for _ in range(rounds):
             topics.produce(codec, records(generator, AT_ONCE), **settings)
             topics.abort(codec, records(generator, ABORTED), **settings)
             in_transaction = settings | {"transactional.id": f"commits-{codec}"}
@@ -123,8 +154,6 @@ def a_moment(load: StoredLoad, generator: random.Random) -> None:
 
 def kill(kind: str, load: StoredLoad, cluster: Standalone, generator: random.Random) -> None:
     """The load goes on by itself without an executor, and where it was when it is started again."""
-    load.must_run()
-    print(f"{time.strftime('%X')} {load.commits()} commits: {kind}", flush=True)
     if kind == "executor":
         deadline = time.monotonic() + RUN_TIMEOUT_S
         while not cluster.kill_an_executor(generator):
@@ -145,7 +174,8 @@ def kill(kind: str, load: StoredLoad, cluster: Standalone, generator: random.Ran
     load.start()
 
 
-def must_hold_what_a_consumer_reads(load: StoredLoad, bootstrap: str) -> None:
+def must_hold_what_a_consumer_reads(load: StoredLoad, count: int, bootstrap: str) -> None:
+    """`count`: committed records of each topic."""
     topics = SourceOffsets(KafkaSource(bootstrap)).topics(CODECS)
     assert len(load.stored()) == len(CODECS)
     for codec, topic in topics.items():
@@ -153,7 +183,7 @@ def must_hold_what_a_consumer_reads(load: StoredLoad, bootstrap: str) -> None:
         found = in_order(DeltaTable(str(path)).to_pyarrow_table(columns=[*COLUMNS]))
         expected = in_order(consumed(bootstrap, codec, topic.id))
         places = found.group_by(["partition", "offset"]).aggregate([([], "count_all")])
-        assert found.num_rows == places.num_rows == expected.num_rows == 2 * ROUNDS * AT_ONCE, codec
+        assert found.num_rows == places.num_rows == expected.num_rows == count, codec
         assert found == expected, codec
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
+from hdfs_native import Client
 
 from pipeline.store import (
     StoreError,
@@ -27,7 +28,7 @@ from pipeline.store import (
 )
 from tests.integration.stack import ROOT, Stack
 from tests.pipeline.azure_server import AzureServer, azure_server
-from tests.pipeline.hdfs_server import HdfsServer, hdfs_server
+from tests.pipeline.hdfs_server import ADMIN, HdfsServer, hdfs_server, must_run
 from tests.pipeline.leases import must_be_held_lost_and_taken
 from tests.pipeline.s3_server import S3Server, s3_server
 from tests.pipeline.topics import Record, Topics
@@ -212,6 +213,27 @@ def test_files_of_hdfs(hdfs: HdfsServer, tmp_path: Path, monkeypatch: pytest.Mon
         read_bytes(folder / "table" / "two.parquet")
     (folder / "table").remove()
     assert not (folder / "table").is_dir()
+
+
+def test_hdfs_that_does_not_let_us_is_one_sentence(
+    hdfs: HdfsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder of somebody else, and a NameNode that has just started."""
+    use(hdfs, monkeypatch)
+    folder = StorePath(hdfs.root, "ours")
+    assert create(folder / "a", b"1")
+    Client(hdfs.root).set_permission("/ours", 0o700)
+    monkeypatch.setenv("HADOOP_USER_NAME", "stranger")
+    with pytest.raises(StoreError, match="HDFS refuses us: may the user"):
+        must_answer(folder)
+    (tmp_path / "b").write_bytes(b"2")
+    must_run(hdfs.settings, ADMIN, "-safemode", "enter")
+    with pytest.raises(StoreError, match="HDFS is in safe mode"):
+        move(tmp_path / "b", folder / "b")
+    assert read_bytes(folder / "a") == b"1"
+    must_run(hdfs.settings, ADMIN, "-safemode", "leave")
+    move(tmp_path / "b", folder / "b")
+    assert read_bytes(folder / "b") == b"2"
 
 
 def test_a_lease_in_hdfs_is_held_lost_and_taken(hdfs: HdfsServer, monkeypatch: pytest.MonkeyPatch) -> None:
