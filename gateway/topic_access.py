@@ -5,9 +5,10 @@ A topic without a list inherits the instance's, which was checked at accept; one
 Requests go up without the refused topics, and replies get the refused ones added.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, TypeAlias, TypeVar
+from functools import lru_cache
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from kio.schema.errors import ErrorCode
 from kio.static.protocol import Entity
@@ -70,15 +71,21 @@ def without_refused(call: Call, request: Any, operation: Operation) -> tuple[Any
     return (replace(request, topics=tuple(kept)), refused) if refused else (request, refused)
 
 
-def with_refused(call: Call, response: Any, operation: Operation, refused: Iterable[Refused]) -> Any:
+def with_refused(call: Call, response: Any, operation: Operation, refused: Sequence[Refused]) -> Any:
     """A response, or a group of one, with an answer for each topic that was left out, and nothing of those it
     may not show."""
     topics = response.topics
     if call.instance.tells_clients_apart:
         denied = ErrorCode.topic_authorization_failed
         topics = tuple(topic for topic in topics if topic_fault(call, topic, operation) is not denied)
-    for topic, fault in refused:
-        topics += refused_topics(type(response), [topic], _REFUSED | {"error_code": fault})
+    if refused:
+        kind: type[Entity] = type(response)
+        shape = _shape(kind)
+        known = {
+            fault: known_to(shape.partition, _REFUSED | {"error_code": fault})
+            for fault in {fault for _, fault in refused}
+        }
+        topics += tuple(_answer(shape, topic, known[fault]) for topic, fault in refused)
     return response if topics is response.topics else replace(response, topics=topics)
 
 
@@ -86,21 +93,36 @@ def refused_topics(
     response_class: type[Entity], asked: Iterable[Entity], known: Mapping[str, object]
 ) -> tuple[Entity, ...]:
     """Entries for a response's `topics` that answer every partition asked for with the same thing."""
-    topic_class = entry_class(response_class, "topics")
-    partition_class = entry_class(topic_class, "partitions")
-    known = known_to(partition_class, known)
-    name_field = next(name for name in ("topic_id", "name", "topic") if name in names_of(topic_class))
-    index_field = "partition_index" if "partition_index" in names_of(partition_class) else "partition"
-    return tuple(
-        build(
-            topic_class,
-            {
-                name_field: getattr(topic, name_field, None) or getattr(topic, "topic", None),
-                "partitions": [{index_field: index, **known} for index in _indexes(topic)],
-            },
-        )
-        for topic in asked
+    shape = _shape(response_class)
+    known = known_to(shape.partition, known)
+    return tuple(_answer(shape, topic, known) for topic in asked)
+
+
+class _Shape(NamedTuple):
+    """How the topics of a response, or of a group of one, are made."""
+
+    topic: type[Entity]
+    name_field: str
+    partition: type[Entity]
+    index_field: str
+
+
+@lru_cache(maxsize=256)
+def _shape(response_class: type[Entity]) -> _Shape:
+    topic = entry_class(response_class, "topics")
+    partition = entry_class(topic, "partitions")
+    return _Shape(
+        topic,
+        next(name for name in ("topic_id", "name", "topic") if name in names_of(topic)),
+        partition,
+        "partition_index" if "partition_index" in names_of(partition) else "partition",
     )
+
+
+def _answer(shape: _Shape, topic: Entity, known: Mapping[str, object]) -> Entity:
+    name = getattr(topic, shape.name_field, None) or getattr(topic, "topic", None)
+    partitions = [{shape.index_field: index, **known} for index in _indexes(topic)]
+    return build(shape.topic, {shape.name_field: name, "partitions": partitions})
 
 
 def _indexes(topic: Any) -> Iterator[int]:

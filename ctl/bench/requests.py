@@ -17,6 +17,8 @@ from gateway.apis import APIS
 
 TOPICS = 300
 _SETTLE_S = 0.05
+_LOOKS = 3
+"""At each request; the least counts, as the interpreter's own collections fall into some."""
 
 
 def run(rounds: int, megabytes: int, note: Callable[[str], None]) -> dict[str, object]:
@@ -36,7 +38,10 @@ async def _measure(directory: Path, note: Callable[[str], None]) -> dict[str, ob
             for shape in Shape:
                 request = largest_request(key, row.versions.highest, shape, pair.topics)
                 if request is not None:
-                    found[shape.name.lower()] = await _longest(pair, request)
+                    looks = [await _longest(pair, request) for _ in range(_LOOKS)]
+                    found[shape.name.lower()] = {
+                        whose: min(look[whose] for look in looks) for whose in looks[0]
+                    }
             results[row.key.name] = found
             note(row.key.name)
     return results
