@@ -73,7 +73,7 @@ class Shard(Generic[C]):
         self._queue: deque[Any] = deque()
         """Appends that wait for their turn to be written."""
         self._in_flight: deque[_InFlight] = deque()
-        self._after_load: list[Callable[[], Effects[Any]]] = []
+        self._after_load: deque[Callable[[], Effects[Any]]] = deque()
         self._running = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms: int | None = None
@@ -118,7 +118,7 @@ class Shard(Generic[C]):
         self.is_loading = False
         self.submit(self.core.activate(self.now()))
         while self._after_load and not self.is_closed:
-            self.submit(self._after_load.pop(0)())
+            self.submit(self._after_load.popleft()())
         partition = self.partition
         if records:
             _log.info("coordinator loaded", topic=partition.topic, partition=partition.index, records=records)

@@ -28,10 +28,12 @@ class Flushing:
 
     def begin(self, now_ms: int) -> FlushRound | None:
         """Those whose `flush.ms` or `flush.messages` is reached by then."""
-        due = [log for log in self._dirty if log.durability.is_due(now_ms)]
-        empty = [log for log in due if log.recovery_point == log.log_end_offset]
-        for log in empty[EMPTY_LOGS_PER_FLUSH:]:
-            due.remove(log)
+        due: list[PartitionLog] = []
+        empty: list[PartitionLog] = []
+        for log in self._dirty:
+            if log.durability.is_due(now_ms):
+                (empty if log.recovery_point == log.log_end_offset else due).append(log)
+        due += empty[:EMPTY_LOGS_PER_FLUSH]
         return self._begin(due, lambda log: log.durability.begin_flush())
 
     def begin_last(self, logs: Iterable[PartitionLog]) -> FlushRound | None:

@@ -10,6 +10,7 @@ import pytest
 from broker.log.errors import LogDirectoryUnusable
 from broker.log.files import LogFiles
 from broker.log.log_config import LogConfig
+from broker.storage.flushing import EMPTY_LOGS_PER_FLUSH
 from broker.storage.manager import LogManager
 from tests.unit.broker_log.builders import (
     NOW_MS,
@@ -177,6 +178,21 @@ def test_only_what_is_due_is_flushed(tmp_path: Path) -> None:
     due_by_count = manager.begin_flush(NOW_MS)
     assert due_by_count is not None
     assert [log for log, _ in due_by_count.jobs] == [counted]
+
+
+def test_new_partitions_are_flushed_behind_records_and_some_at_a_time(tmp_path: Path) -> None:
+    """A tenant may make thousands at once."""
+    manager, _ = open_manager(tmp_path)
+    new = [
+        manager.create("new", number, TOPIC_ID, SMALL, NOW_MS) for number in range(EMPTY_LOGS_PER_FLUSH + 3)
+    ]
+    written = new_log_in(manager)
+    append(written, batch("a"))
+    first = manager.begin_flush(NOW_MS, within_ms=10_000)
+    second = manager.begin_flush(NOW_MS, within_ms=10_000)
+    assert first is not None and second is not None
+    assert [log for log, _ in first.jobs] == [written, *new[:EMPTY_LOGS_PER_FLUSH]]
+    assert [log for log, _ in second.jobs] == new[EMPTY_LOGS_PER_FLUSH:]
 
 
 def test_records_appended_during_a_flush_wait_for_the_next(tmp_path: Path) -> None:
