@@ -31,7 +31,7 @@ class NameNodes:
     def __init__(self, folder: Path, processes: ExitStack) -> None:
         self.server = HdfsServer(f"hdfs://{_SERVICE}", folder)
         self._folder, self._processes = folder, processes
-        self._active, self._other = _NAMES
+        self._active = _NAMES[0]
         self._running = {name: self._started(name) for name in _NAMES}
         self._activate(self._active)
 
@@ -40,7 +40,7 @@ class NameNodes:
         killed = self._active
         self._running[killed].kill()
         self._running[killed].wait()
-        self._active, self._other = self._other, killed
+        [self._active] = {*_NAMES} - {killed}
         self._activate(self._active)
         self._running[killed] = self._started(killed)
 

@@ -40,10 +40,11 @@ from tests.pipeline.activity_results import (
     rows_of,
     views_of,
 )
-from tests.pipeline.hdfs_server import HdfsServer, hdfs_server
+from tests.pipeline.hdfs_server import hdfs_server
 from tests.pipeline.killed import KilledJob
-from tests.pipeline.s3_server import S3Server, s3_server
+from tests.pipeline.s3_server import s3_server
 from tests.pipeline.standalone import standalone_cluster
+from tests.pipeline.store_servers import StoreServer, use
 
 HOUR_MS = 3_600_000
 T0 = 1_790_000_040_000
@@ -217,11 +218,10 @@ def test_a_cluster_and_a_store_have_the_same_results_after_a_kill(
     source = source_of(stack, f"activity-{kind}")
     send(source, 6000, 31, T0 - 10_000 * HOUR_MS, 6)
     run_activity(spark, source, layout)
-    store: AbstractContextManager[S3Server | HdfsServer]
+    store: AbstractContextManager[StoreServer]
     store = s3_server() if kind == "s3" else hdfs_server(tmp_path / "hdfs")
     with store as server, standalone_cluster(tmp_path / "cluster") as cluster:
-        for name, value in server.environment.items():
-            monkeypatch.setenv(name, value)
+        use(server, monkeypatch)
         root = StorePath(server.root, "lake")
         stored = PipelineLayout(tmp_path / "elsewhere", root)
         words = ("activity", "run", source.instance_id, "--available-now", "--lake", str(root))

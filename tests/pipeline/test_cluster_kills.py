@@ -25,6 +25,7 @@ from tests.pipeline.hdfs_name_nodes import hdfs_name_nodes
 from tests.pipeline.killed import RUN_TIMEOUT_S, KilledJob, seeded
 from tests.pipeline.s3_server import s3_server
 from tests.pipeline.standalone import Standalone, standalone_cluster
+from tests.pipeline.store_servers import use
 from tests.pipeline.topics import Record, Topics
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
@@ -79,23 +80,17 @@ def test_two_million_records_and_twenty_kills_on_a_cluster(
     own_stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with s3_server() as server:
-        use(server.environment, monkeypatch)
-        must_survive(IN_S3, own_stack, StorePath(f"s3a://{server.bucket}", "lake"), tmp_path, {})
+        use(server, monkeypatch)
+        must_survive(IN_S3, own_stack, StorePath(server.root, "lake"), tmp_path, {})
 
 
 def test_a_cluster_loads_into_hdfs_whose_name_nodes_take_turns(
     own_stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with hdfs_name_nodes(tmp_path / "hdfs") as name_nodes:
-        use(name_nodes.server.environment, monkeypatch)
+        use(name_nodes.server, monkeypatch)
         lake = StorePath(name_nodes.server.root, "lake")
         must_survive(IN_HDFS, own_stack, lake, tmp_path, {"NameNode": name_nodes.kill_active})
-
-
-def use(environment: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Here, and in all that is started from now on."""
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
 
 
 def must_survive(

@@ -31,10 +31,10 @@ from tests.pipeline.azure_server import AzureServer, azure_server
 from tests.pipeline.hdfs_server import ADMIN, HdfsServer, hdfs_server, must_run
 from tests.pipeline.leases import must_be_held_lost_and_taken
 from tests.pipeline.s3_server import S3Server, s3_server
+from tests.pipeline.store_servers import StoreServer, use
 from tests.pipeline.topics import Record, Topics
 
 PARTITIONS = 2
-Server = S3Server | AzureServer | HdfsServer
 
 
 @pytest.fixture(scope="module")
@@ -55,16 +55,10 @@ def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsServer]:
         yield running
 
 
-def use(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """This process reads the store as the commands do."""
-    for name, value in server.environment.items():
-        monkeypatch.setenv(name, value)
-
-
 class Commands:
     """`portico pipeline ...` of one stack, whose lake is in the store."""
 
-    def __init__(self, stack: Stack, server: Server) -> None:
+    def __init__(self, stack: Stack, server: StoreServer) -> None:
         self._stack = stack
         self.lake = f"{server.root}/of/tests"
 
@@ -119,7 +113,7 @@ def test_a_topic_is_loaded_kept_and_looked_at(
     stack: Stack, store: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Load, load again, compact, decode, forget, move a file away, audit and backfill."""
-    server: Server = request.getfixturevalue(store)
+    server: StoreServer = request.getfixturevalue(store)
     use(server, monkeypatch)
     commands = Commands(stack, server)
     instance = stack.create_instance(f"stored-{store}")

@@ -42,6 +42,7 @@ from pipeline.store import lake_root
 from pipeline.table_rows import read_rows
 from tests.pipeline.lake_tables import HOUR_MS, START_MS, LakeWriter, Record, now
 from tests.pipeline.s3_server import S3Server, s3_server
+from tests.pipeline.store_servers import use
 from tests.servers.postgres import PostgresServer
 
 KINDS = ("lake", "decoded", "dead_letters")
@@ -463,8 +464,7 @@ def test_old_metadata_goes(layout: PipelineLayout) -> None:
 
 
 def test_a_lake_in_a_store(layout: PipelineLayout, server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in server.environment.items():
-        monkeypatch.setenv(name, value)
+    use(server, monkeypatch)
     at = PipelineLayout(layout.root.parent, lake_root(f"s3a://{server.bucket}/{uuid.uuid4().hex}"))
     lake = LakeWriter(at)
     lake.load(records(0, 9))

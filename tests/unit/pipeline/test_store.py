@@ -22,6 +22,7 @@ from pipeline.layout import PipelineLayout
 from pipeline.store import StorePath, create, lake_root, must_answer, read_bytes
 from tests.pipeline.leases import must_be_held_lost_and_taken
 from tests.pipeline.s3_server import S3Server, s3_server, troubled_s3
+from tests.pipeline.store_servers import use
 from tests.unit.pipeline.test_forget import ADA, Lake, kinds
 
 SPEC = TableSpec(pa.schema([("offset", pa.int64())]))
@@ -35,8 +36,7 @@ def server() -> Iterator[S3Server]:
 
 @pytest.fixture
 def bucket(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> StorePath:
-    for name, value in server.environment.items():
-        monkeypatch.setenv(name, value)
+    use(server, monkeypatch)
     return StorePath(f"s3a://{server.bucket}", "")
 
 
